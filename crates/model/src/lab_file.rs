@@ -69,128 +69,158 @@ struct MachineEntry {
 
 /// Reads a lab file. `default_login` is for machines that name no login of their own.
 pub fn parse_lab_file(file: &str, text: &str, default_login: &Login) -> Result<LabSpec, FileError> {
-    let at = |line: u64, message: String| FileError { file: file.to_owned(), line, message };
     let raw: LabFile = serde_saphyr::from_str(text).map_err(|error| FileError::from_yaml(file, &error))?;
-
-    let mut sites: Vec<SiteSpec> = Vec::new();
-    for entry in &raw.sites {
-        let line = entry.referenced.line();
-        let SiteEntry { name, v4, v6 } = &entry.value;
-        if sites.iter().any(|site| site.name == *name) {
-            return Err(at(line, format!("site {name} is there twice; give each site a name of its own")));
-        }
-        if let Some(net) = v4.filter(|net| !(16..=28).contains(&net.prefix_len())) {
-            return Err(at(line, format!("site {name}: {net} must be a /16 to a /28")));
-        }
-        if let Some(net) = v6.filter(|net| net.prefix_len() > 112) {
-            return Err(at(line, format!("site {name}: {net} must be a /112 or larger")));
-        }
-        sites.push(SiteSpec { name: name.clone(), v4: v4.map(|n| n.trunc()), v6: v6.map(|n| n.trunc()) });
-    }
-    for (index, site) in sites.iter().enumerate() {
-        let overlaps = |other: &&SiteSpec| matches!((site.v4, other.v4), (Some(a), Some(b)) if a.contains(&b) || b.contains(&a));
-        if let Some(other) = sites[..index].iter().find(overlaps) {
-            let line = raw.sites[index].referenced.line();
-            return Err(at(
-                line,
-                format!("site {}: its subnet overlaps that of site {}", site.name, other.name),
-            ));
-        }
-    }
-    if sites.is_empty() {
-        sites.push(SiteSpec {
-            name: SiteName::new(LabSpec::DEFAULT_SITE).expect("valid"),
-            v4: None,
-            v6: None,
-        });
-    }
-
-    let base = TemplateName::new(LabSpec::DEFAULT_TEMPLATE).expect("valid");
-    let mut templates: Vec<TemplateSpec> = Vec::new();
-    for entry in raw.templates {
-        if templates.iter().any(|template| template.name == entry.value.name) {
-            let message =
-                format!("template {} is there twice; give each a name of its own", entry.value.name);
-            return Err(at(entry.referenced.line(), message));
-        }
-        templates.push(entry.value);
-    }
-    if !templates.iter().any(|template| template.name == base) {
-        templates.push(TemplateSpec { name: base.clone(), packages: Vec::new(), content: Vec::new() });
-    }
-
-    // Addresses that people chose come first, so that a default never takes one of them.
-    let mut taken: BTreeMap<SiteName, BTreeSet<HostNumber>> = BTreeMap::new();
-    let mut chosen: Vec<Option<HostNumber>> = Vec::new();
-    let mut names = BTreeSet::new();
-    for entry in &raw.machines {
-        let line = entry.referenced.line();
-        let MachineEntry { name, site, address, template, .. } = &entry.value;
-        if !names.insert(name.clone()) {
-            return Err(at(
-                line,
-                format!("machine {name} is there twice; give each machine a name of its own"),
-            ));
-        }
-        let site = site.as_ref().unwrap_or(&sites[0].name);
-        let Some(network) = sites.iter().find(|known| known.name == *site) else {
-            let known: Vec<&str> = sites.iter().map(|site| site.name.as_str()).collect();
-            return Err(at(
-                line,
-                format!("machine {name}: no site {site} here; the sites are {}", known.join(", ")),
-            ));
-        };
-        if let Some(wanted) = template.as_ref().filter(|wanted| !templates.iter().any(|t| t.name == **wanted))
-        {
-            return Err(at(
-                line,
-                format!("machine {name}: no template {wanted} here; add it under templates"),
-            ));
-        }
-        let number = match (address, network.v4) {
-            (None, _) => None,
-            (Some(address), None) => {
-                let message =
-                    format!("machine {name}: an address needs the site's subnet; add v4 to site {site}");
-                return Err(at(address.referenced.line(), message));
-            }
-            (Some(address), Some(v4)) => {
-                let line = address.referenced.line();
-                let number = HostNumber::of(v4, address.value)
-                    .map_err(|error| at(line, format!("machine {name}: {error}")))?;
-                if !taken.entry(site.clone()).or_default().insert(number) {
-                    return Err(at(
-                        line,
-                        format!("machine {name}: address {} is taken twice", address.value),
-                    ));
-                }
-                Some(number)
-            }
-        };
-        chosen.push(number);
-    }
-
-    let mut machines = Vec::new();
-    for (entry, number) in raw.machines.into_iter().zip(chosen) {
-        let line = entry.referenced.line();
+    let reader = Reader { file };
+    let sites = reader.sites(&raw.sites)?;
+    let templates = reader.templates(raw.templates)?;
+    let numbers = reader.numbers(&raw.machines, &sites, &templates)?;
+    let machine = |(entry, number): (Spanned<MachineEntry>, HostNumber)| {
         let machine = entry.value;
-        let site = machine.site.unwrap_or_else(|| sites[0].name.clone());
-        let taken = taken.entry(site.clone()).or_default();
-        let number = number.or_else(|| LabSpec::free_number(taken)).ok_or_else(|| {
-            at(line, format!("site {site} holds at most {} machines; add a site", LabSpec::MAX_MACHINES))
-        })?;
-        taken.insert(number);
-        machines.push(MachineSpec {
+        MachineSpec {
             name: machine.name,
-            site,
+            site: machine.site.unwrap_or_else(|| sites[0].name.clone()),
             number,
-            template: machine.template.unwrap_or_else(|| base.clone()),
+            template: machine.template.unwrap_or_else(base_template),
             login: machine.login.or_else(|| raw.login.clone()).unwrap_or_else(|| default_login.clone()),
             volumes: machine.volumes,
-        });
-    }
+        }
+    };
+    let machines = raw.machines.into_iter().zip(numbers).map(machine).collect();
     let egress = if raw.nat { Egress::Nat } else { Egress::None };
     Ok(LabSpec { name: raw.name, egress, sites, templates, machines })
+}
+
+/// Turns what the file says into what is wanted, one list after the other.
+struct Reader<'a> {
+    file: &'a str,
+}
+
+impl Reader<'_> {
+    fn at<T>(&self, line: u64, message: String) -> Result<T, FileError> {
+        Err(FileError { file: self.file.to_owned(), line, message })
+    }
+
+    fn sites(&self, entries: &[Spanned<SiteEntry>]) -> Result<Vec<SiteSpec>, FileError> {
+        let mut sites: Vec<SiteSpec> = Vec::new();
+        for entry in entries {
+            let line = entry.referenced.line();
+            let SiteEntry { name, v4, v6 } = &entry.value;
+            if sites.iter().any(|site| site.name == *name) {
+                return self
+                    .at(line, format!("site {name} is there twice; give each site a name of its own"));
+            }
+            if let Some(net) = v4.filter(|net| !(16..=28).contains(&net.prefix_len())) {
+                return self.at(line, format!("site {name}: {net} must be a /16 to a /28"));
+            }
+            if let Some(net) = v6.filter(|net| net.prefix_len() > 112) {
+                return self.at(line, format!("site {name}: {net} must be a /112 or larger"));
+            }
+            let site = SiteSpec { name: name.clone(), v4: v4.map(|n| n.trunc()), v6: v6.map(|n| n.trunc()) };
+            if let Some(other) = sites.iter().find(|other| site.overlaps(other)) {
+                return self
+                    .at(line, format!("site {name}: its subnet overlaps that of site {}", other.name));
+            }
+            sites.push(site);
+        }
+        if sites.is_empty() {
+            sites.push(SiteSpec {
+                name: SiteName::new(LabSpec::DEFAULT_SITE).expect("valid"),
+                v4: None,
+                v6: None,
+            });
+        }
+        Ok(sites)
+    }
+
+    fn templates(&self, entries: Vec<Spanned<TemplateSpec>>) -> Result<Vec<TemplateSpec>, FileError> {
+        let mut templates: Vec<TemplateSpec> = Vec::new();
+        for entry in entries {
+            if templates.iter().any(|template| template.name == entry.value.name) {
+                let message =
+                    format!("template {} is there twice; give each a name of its own", entry.value.name);
+                return self.at(entry.referenced.line(), message);
+            }
+            templates.push(entry.value);
+        }
+        if !templates.iter().any(|template| template.name == base_template()) {
+            templates.push(TemplateSpec { name: base_template(), packages: Vec::new(), content: Vec::new() });
+        }
+        Ok(templates)
+    }
+
+    /// Each machine's number. Addresses that people chose come first, so that a default never takes one.
+    fn numbers(
+        &self,
+        machines: &[Spanned<MachineEntry>],
+        sites: &[SiteSpec],
+        templates: &[TemplateSpec],
+    ) -> Result<Vec<HostNumber>, FileError> {
+        let mut taken: BTreeMap<&SiteName, BTreeSet<HostNumber>> = BTreeMap::new();
+        let mut names = BTreeSet::new();
+        let mut chosen = Vec::new();
+        for entry in machines {
+            let line = entry.referenced.line();
+            let MachineEntry { name, site, template, .. } = &entry.value;
+            if !names.insert(name) {
+                return self
+                    .at(line, format!("machine {name} is there twice; give each machine a name of its own"));
+            }
+            let wanted = site.as_ref().unwrap_or(&sites[0].name);
+            let Some(site) = sites.iter().find(|known| known.name == *wanted) else {
+                let known: Vec<&str> = sites.iter().map(|site| site.name.as_str()).collect();
+                let known = known.join(", ");
+                return self
+                    .at(line, format!("machine {name}: no site {wanted} here; the sites are {known}"));
+            };
+            if let Some(wanted) =
+                template.as_ref().filter(|wanted| !templates.iter().any(|t| t.name == **wanted))
+            {
+                return self
+                    .at(line, format!("machine {name}: no template {wanted} here; add it under templates"));
+            }
+            let number = self.chosen_number(&entry.value, site)?;
+            if let Some((number, line)) = number
+                && !taken.entry(&site.name).or_default().insert(number)
+            {
+                return self.at(line, format!("machine {name}: its address is taken twice; choose another"));
+            }
+            chosen.push((line, &site.name, number.map(|(number, _)| number)));
+        }
+        let mut numbers = Vec::new();
+        for (line, site, number) in chosen {
+            let taken = taken.entry(site).or_default();
+            let Some(number) = number.or_else(|| LabSpec::free_number(taken)) else {
+                let most = LabSpec::MAX_MACHINES;
+                return self.at(line, format!("site {site} holds at most {most} machines; add a site"));
+            };
+            taken.insert(number);
+            numbers.push(number);
+        }
+        Ok(numbers)
+    }
+
+    /// The number behind an address that a person chose, and the address's line.
+    fn chosen_number(
+        &self,
+        machine: &MachineEntry,
+        site: &SiteSpec,
+    ) -> Result<Option<(HostNumber, u64)>, FileError> {
+        let (name, Some(address)) = (&machine.name, &machine.address) else { return Ok(None) };
+        let line = address.referenced.line();
+        let Some(v4) = site.v4 else {
+            let message =
+                format!("machine {name}: an address needs the site's subnet; add v4 to site {}", site.name);
+            return self.at(line, message);
+        };
+        match HostNumber::of(v4, address.value) {
+            Ok(number) => Ok(Some((number, line))),
+            Err(error) => self.at(line, format!("machine {name}: {error}")),
+        }
+    }
+}
+
+fn base_template() -> TemplateName {
+    TemplateName::new(LabSpec::DEFAULT_TEMPLATE).expect("a valid constant")
 }
 
 impl FileError {

@@ -72,6 +72,14 @@ pub enum NetworkError {
     },
 }
 
+impl SiteSpec {
+    /// Whether both insist on subnets that share addresses.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let v4 = matches!((self.v4, other.v4), (Some(a), Some(b)) if a.contains(&b) || b.contains(&a));
+        v4 || matches!((self.v6, other.v6), (Some(a), Some(b)) if a.contains(&b) || b.contains(&a))
+    }
+}
+
 impl HostNumber {
     /// The bridge itself.
     pub const GATEWAY: Self = Self(1);
@@ -84,10 +92,11 @@ impl HostNumber {
     pub fn of(network: Ipv4Net, address: Ipv4Addr) -> Result<Self, NetworkError> {
         let (net, broadcast) = (u32::from(network.network()), u32::from(network.broadcast()));
         let number = u32::from(address).wrapping_sub(net);
-        if number > u32::from(Self::GATEWAY.0) && number < broadcast - net {
-            if let Ok(number) = u16::try_from(number) {
-                return Ok(Self(number));
-            }
+        if number > u32::from(Self::GATEWAY.0)
+            && number < broadcast - net
+            && let Ok(number) = u16::try_from(number)
+        {
+            return Ok(Self(number));
         }
         Err(NetworkError::Outside {
             address: address.into(),
