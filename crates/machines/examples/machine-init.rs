@@ -2,8 +2,7 @@
 
 fn main() {
     let path = std::env::args_os().nth(2).expect("run by a lab as `machine-init machine-init FILE`");
-    if let Err(error) = guywire_machines::machine_init(path.as_ref()) {
-        eprintln!("{error}");
-        std::process::exit(1);
-    }
+    let Err(error) = guywire_machines::machine_init(path.as_ref());
+    eprintln!("{error}");
+    std::process::exit(1);
 }

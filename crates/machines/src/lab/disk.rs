@@ -199,7 +199,7 @@ mod tests {
     fn a_broken_state_file_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("network.json");
-        fs::write(&path, "{\n]").unwrap();
+        fs::write(&path, "[\n}").unwrap();
         let error = read_json::<Vec<u8>>(&path).unwrap_err();
         assert!(error.message.contains("network.json:2:"), "{error}");
     }

@@ -29,7 +29,7 @@ pub(super) fn tables() -> Result<Vec<(String, bool)>> {
     for line in text.lines() {
         if let Some(name) = line.trim().strip_prefix("table inet ") {
             tables.push((name.trim_end_matches([' ', '{']).to_owned(), false));
-        } else if let (true, Some(table)) = (line.trim().starts_with("chain masquerade"), tables.last_mut()) {
+        } else if let (true, Some(table)) = (line.trim().starts_with("chain out"), tables.last_mut()) {
             table.1 = true;
         }
     }
@@ -62,7 +62,7 @@ fn rules(lab: &LabId, sites: &[SiteNetwork], egress: Egress) -> String {
             ),
             "    oifname @bridges ct state established,related accept\n",
             format!(
-                "  chain masquerade {{
+                "  chain out {{
     type nat hook postrouting priority srcnat; policy accept;
     oifname @bridges return
     ip saddr {{ {v4} }} masquerade
