@@ -86,7 +86,7 @@ impl Accounts {
             text.lines().filter_map(|line| line.split(':').nth(2)?.parse().ok()).collect()
         };
         let taken = [numbers(&self.passwd), numbers(&self.group)].concat();
-        let id = (FIRST_UID..).find(|id| !taken.contains(id)).expect("more numbers than lines");
+        let id = (FIRST_UID..u32::MAX).find(|id| !taken.contains(id)).expect("more numbers than lines");
         append(&mut self.passwd, &format!("{name}:x:{id}:{id}::/home/{name}:/bin/bash"));
         append(&mut self.shadow, &format!("{name}:*:19700:0:99999:7:::"));
         append(&mut self.group, &format!("{name}:x:{id}:"));

@@ -103,7 +103,7 @@ const FILES: [(&str, &str); 6] = [
 pub(super) fn tidy(root: &Path) -> Result<()> {
     let units = root.join("etc/systemd/system");
     for unit in super::disk::entries(&units)? {
-        if unit.ends_with(".wants") || unit.ends_with(".requires") {
+        if unit.strip_suffix(".wants").or(unit.strip_suffix(".requires")).is_some() {
             for wanted in super::disk::entries(&units.join(&unit))? {
                 if !ENABLED.contains(&wanted.as_str()) {
                     super::disk::remove_tree(&units.join(&unit).join(wanted))?;

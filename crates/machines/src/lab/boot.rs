@@ -1,6 +1,8 @@
 //! A machine's power switch, seen from the host.
 
+use std::fs::OpenOptions;
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -94,7 +96,7 @@ impl Inner {
         let spec_path = dir.join("boot.json");
         disk::write_json(&spec_path, &spec)?;
         cgroup.create()?;
-        let mut starter = Starter::run(&self.starter, &spec_path)?;
+        let mut starter = Starter::run(&self.starter, &spec_path, &spec.console)?;
         starter.expect(READY)?;
         let cable = self.id.cable(name);
         link::plug(&cable, &self.owner(), &bridge, &self.id.hardware_address(name.as_str()), starter.pid())?;
@@ -159,14 +161,16 @@ struct Starter {
 }
 
 impl Starter {
-    fn run(program: &Path, spec: &Path) -> Result<Self> {
+    fn run(program: &Path, spec: &Path, console: &Path) -> Result<Self> {
+        let console = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(console);
+        let console = console.map_err(while_doing("making the machine's console"))?;
         // Its words come on standard output, its cue on standard input; nothing else is shared with it.
         let child = Command::new(program)
             .arg("machine-init")
             .arg(spec)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(console)
             .spawn()
             .map_err(|error| tool::missing(&program.display().to_string(), "guywire", error))?;
         Ok(Self { child, heard: String::new() })
@@ -183,8 +187,11 @@ impl Starter {
             let left = end.saturating_duration_since(Instant::now());
             let more = if left.is_zero() { None } else { self.hear(left)? };
             if more == Some(0) || self.heard.len() > MAX_WORDS {
-                let said =
-                    if self.heard.trim().is_empty() { "it ended without a word" } else { self.heard.trim() };
+                let said = if self.heard.trim().is_empty() {
+                    "it ended without a word; console.log in its directory may tell more"
+                } else {
+                    self.heard.trim()
+                };
                 return Err(unavailable(format!("starting the machine: {said}")));
             }
             if more.is_none() {
@@ -238,10 +245,10 @@ impl Starter {
 impl Drop for Starter {
     fn drop(&mut self) {
         // Only after a failure is it still there; without its end of the pipe it goes by itself, too.
-        if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            if let Err(error) = self.child.kill().and_then(|()| self.child.wait()) {
-                tracing::warn!(%error, "a machine's starter could not be ended");
-            }
+        if !matches!(self.child.try_wait(), Ok(Some(_)))
+            && let Err(error) = self.child.kill().and_then(|()| self.child.wait())
+        {
+            tracing::warn!(%error, "a machine's starter could not be ended");
         }
     }
 }

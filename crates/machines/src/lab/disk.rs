@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -116,6 +116,14 @@ pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
 /// Makes a directory and those above it.
 pub(super) fn make_dir(path: &Path) -> Result<()> {
     fs::create_dir_all(path).map_err(while_doing(format_args!("making the directory {}", path.display())))
+}
+
+/// Makes a directory that only its owner may enter: a machine's disk can hold programs that make
+/// whoever runs them root.
+pub(super) fn make_private_dir(path: &Path) -> Result<()> {
+    let make = || fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    path.parent().map_or(Ok(()), make_dir)?;
+    make().map_err(while_doing(format_args!("making the directory {}", path.display())))
 }
 
 /// Makes a rename or a removal in `dir` survive a crash.

@@ -9,6 +9,7 @@ use super::error::Result;
 use super::ident::LabId;
 use super::subnet::POOL;
 use super::tool;
+use crate::InfraErrorKind;
 
 /// Replaces the lab's table.
 pub(super) fn apply(lab: &LabId, sites: &[SiteNetwork], egress: Egress) -> Result<()> {
@@ -24,7 +25,11 @@ pub(super) fn remove(lab: &LabId) -> Result<()> {
 
 /// The labs' tables on this host: their names, and whether they let machines out.
 pub(super) fn tables() -> Result<Vec<(String, bool)>> {
-    let text = nft(&["list", "chains", "inet"], "")?;
+    let text = match nft(&["list", "chains", "inet"], "") {
+        // Where nobody can make a table there is none.
+        Err(error) if error.kind == InfraErrorKind::Unsupported => return Ok(Vec::new()),
+        other => other?,
+    };
     let mut tables: Vec<(String, bool)> = Vec::new();
     for line in text.lines() {
         if let Some(name) = line.trim().strip_prefix("table inet ") {

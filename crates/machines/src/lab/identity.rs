@@ -83,7 +83,7 @@ impl Upper<'_> {
         };
         directory(home, 0o700)?;
         directory(&format!("{home}/.ssh"), 0o700)?;
-        let text: String = keys.iter().map(|key| format!("{}\n", key.trim())).collect();
+        let text: String = keys.iter().flat_map(|key| [key.trim(), "\n"]).collect();
         self.file(&format!("{home}/.ssh/authorized_keys"), &text, 0o600, id, id)
     }
 

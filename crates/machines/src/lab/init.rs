@@ -117,9 +117,7 @@ fn start(spec_path: &Path, said: &mut io::Stdout) -> Result<(), InitError> {
         .map_err(|error| doing("setting the machine's addresses")(io::Error::other(error.message)))?;
     process::unshare(UnshareFlags::NEWPID).map_err(doing("making a pid namespace"))?;
     let console = OpenOptions::new()
-        .create(true)
-        .write(true)
-        .truncate(true)
+        .append(true)
         .open(&spec.console)
         .map_err(doing(format!("opening {}", spec.console.display())))?;
     let errors = console.try_clone().map_err(doing("sharing the console"))?;

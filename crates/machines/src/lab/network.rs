@@ -39,14 +39,13 @@ impl Inner {
         let turn = HostTurn::take()?;
         let used = self.used_by_others(&networks)?;
         for site in sites {
-            match networks.sites.iter().find(|known| known.name == site.name) {
-                Some(known) => same(known, site)?,
-                None => {
-                    let mut used = used.clone();
-                    used.extend(networks.sites.iter().flat_map(subnets_of_site));
-                    let local = subnet::local_prefix(self.id.global_id(), networks.sites.len() + 1);
-                    networks.sites.push(subnet::choose(site, local, &used)?);
-                }
+            if let Some(known) = networks.sites.iter().find(|known| known.name == site.name) {
+                same(known, site)?;
+            } else {
+                let mut used = used.clone();
+                used.extend(networks.sites.iter().flat_map(subnets_of_site));
+                let local = subnet::local_prefix(self.id.global_id(), networks.sites.len() + 1);
+                networks.sites.push(subnet::choose(site, local, &used)?);
             }
         }
         let before = std::mem::replace(&mut networks.egress, egress);
@@ -68,7 +67,7 @@ impl Inner {
                 link::forward(&uplink, true)?;
             }
         } else if before == Egress::Nat {
-            self.stop_forwarding()?;
+            stop_forwarding()?;
         }
         drop(turn);
         for record in self.store.records()? {
@@ -97,7 +96,7 @@ impl Inner {
         }
         firewall::remove(&self.id)?;
         if networks.egress == Egress::Nat {
-            self.stop_forwarding()?;
+            stop_forwarding()?;
         }
         self.layout.remove_lab(&self.id)?;
         self.store.forget_networks()
@@ -162,17 +161,6 @@ impl Inner {
         format!("guywire {}", &text[start..])
     }
 
-    /// Stops what only machines with a way out need, unless another lab needs it too.
-    fn stop_forwarding(&self) -> Result<()> {
-        let own = self.id.table();
-        if !firewall::tables()?.iter().any(|(name, out)| *out && *name != own) {
-            for uplink in subnet::uplinks()? {
-                link::forward(&uplink, false)?;
-            }
-        }
-        Ok(())
-    }
-
     /// The subnets on this host, and of other labs in this data directory that may be down just now.
     fn used_by_others(&self, networks: &Networks) -> Result<Vec<Used>> {
         let own: Vec<String> = (1..=networks.sites.len()).map(|index| self.id.bridge(index)).collect();
@@ -182,6 +170,16 @@ impl Inner {
         }
         Ok(used)
     }
+}
+
+/// Stops what only machines with a way out need, unless a lab still has one.
+pub(super) fn stop_forwarding() -> Result<()> {
+    if !firewall::tables()?.iter().any(|(_, out)| *out) {
+        for uplink in subnet::uplinks()? {
+            link::forward(&uplink, false)?;
+        }
+    }
+    Ok(())
 }
 
 fn subnets_of_lab(data: &Path, name: &LabName) -> Result<Vec<Used>> {

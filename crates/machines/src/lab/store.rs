@@ -119,6 +119,7 @@ impl Store {
 
     /// Takes the lock of `key` for a look that must not see a change half done.
     pub(super) fn lock(&self, key: Key<'_>) -> Result<Lock> {
+        disk::make_private_dir(&self.dir)?;
         disk::make_dir(&self.keys())?;
         Lock::take(&self.keys().join(format!("{}.lock", key.file())), PATIENCE)
     }

@@ -9,7 +9,7 @@ use super::cgroup::Layout;
 use super::disk;
 use super::error::{Result, while_doing};
 use super::ident::{DataId, LabId};
-use super::{firewall, link};
+use super::{firewall, link, network};
 
 /// What a sweep took away.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -74,11 +74,16 @@ fn sweep_kernel(id: &DataId) -> Result<Swept> {
         link::remove(name)?;
     }
     swept.links = links;
-    for (table, _) in firewall::tables()? {
+    let mut ways_out = false;
+    for (table, out) in firewall::tables()? {
         if let Some(lab) = id.lab_of_table(&table) {
             firewall::remove(&lab)?;
             swept.tables.push(table);
+            ways_out |= out;
         }
+    }
+    if ways_out {
+        network::stop_forwarding()?;
     }
     Ok(swept)
 }

@@ -1,6 +1,7 @@
 //! Templates: a base root per set of packages, and content laid over it, each made once.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::fmt::Write;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use crate::{InfraError, InfraErrorKind};
 /// Room that making a base root needs.
 const ROOM: u64 = 2 << 30;
 /// How long to wait for another process that makes the same root.
-const PATIENCE: Duration = Duration::from_secs(1200);
+const PATIENCE: Duration = Duration::from_mins(20);
 
 impl Inner {
     pub(super) fn ensure_template(
@@ -50,12 +51,14 @@ impl Inner {
             }
             content.push((piece.source.as_path(), target));
         }
-        let _key = self.store.change(Key::Template(name), fence)?;
+        // A late caller is turned away first; but nobody of this lab waits while a root is being made.
+        drop(self.store.change(Key::Template(name), fence)?);
         let root = self.base_root(&packages, say)?;
         let mut layers = vec![root];
         if !content.is_empty() {
             layers.insert(0, self.content_layer(&layers[0], &content, say)?);
         }
+        let _key = self.store.change(Key::Template(name), fence)?;
         self.store.keep_template(name, &layers)
     }
 
@@ -212,5 +215,8 @@ fn is_package(name: &str) -> bool {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
+        text
+    })
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use guywire_machines::{Infra, Lab, sweep};
 use guywire_model::{Egress, MachineSpec, Power};
 
-use crate::harness::{FENCE, World, banner, machine, open, site};
+use crate::harness::{FENCE, Said, World, banner, base, machine, open, site};
 
 const DATA: &str = "GUYWIRE_TEST_DATA";
 const SPEC: &str = "GUYWIRE_TEST_SPEC";
@@ -126,15 +126,9 @@ async fn a_sweep_needs_no_files() {
     assert!(sweep(&world.data).unwrap().is_empty());
 
     // The same lab comes back as if nothing had been.
-    world.lab.ensure_template(FENCE, &crate::harness::base(), &Quiet).await.unwrap();
+    world.lab.ensure_template(FENCE, &base(), &Said).await.unwrap();
     world.networks(&["s"], Egress::None).await;
     finish(&world.lab, &world.spec("m1", "s", 11)).await;
     world.lab.destroy(FENCE, &machine("m1")).await.unwrap();
     world.remove().await;
-}
-
-struct Quiet;
-
-impl guywire_machines::Progress for Quiet {
-    fn say(&self, _: &str) {}
 }

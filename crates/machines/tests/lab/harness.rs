@@ -31,7 +31,7 @@ pub struct World {
     id: OnceLock<String>,
 }
 
-struct Said;
+pub struct Said;
 
 impl Progress for Said {
     fn say(&self, line: &str) {
@@ -54,7 +54,7 @@ impl World {
         let data = fs::canonicalize(dir.path()).unwrap();
         let key = PrivateKey::random(&mut rand::rng(), Algorithm::Ed25519).unwrap();
         let mut file =
-            fs::OpenOptions::new().create(true).write(true).mode(0o600).open(data.join("key")).unwrap();
+            fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(data.join("key")).unwrap();
         file.write_all(key.to_openssh(LineEnding::LF).unwrap().as_bytes()).unwrap();
         let public = key.public_key().to_openssh().unwrap();
         let login = Login { user: "root".into(), authorized_keys: vec![public], password: None };

@@ -9,7 +9,7 @@ use guywire_model::{
     VolumeMount, VolumeName,
 };
 
-use crate::harness::{FENCE, PASSWORD, World, banner};
+use crate::harness::{FENCE, PASSWORD, Said, World, banner, host, machine};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_boot_and_know_each_other() {
@@ -167,12 +167,8 @@ async fn content_is_laid_over_the_base() {
     let piece = |path: &str| TemplateContent { source: source.clone(), path: path.into() };
     let content = vec![piece("/opt/bundle"), piece("/lib/bundle"), piece("/var/lib/etcd")];
     let template = TemplateSpec { name: name.clone(), packages: Vec::new(), content };
-    struct Quiet;
-    impl guywire_machines::Progress for Quiet {
-        fn say(&self, _: &str) {}
-    }
     for _ in 0..2 {
-        world.lab.ensure_template(FENCE, &template, &Quiet).await.unwrap();
+        world.lab.ensure_template(FENCE, &template, &Said).await.unwrap();
     }
     let mut spec = world.spec("m1", "s", 11);
     spec.template = name;
@@ -181,6 +177,24 @@ async fn content_is_laid_over_the_base() {
         .ssh(&at, "cat /opt/bundle/sub/file /usr/lib/bundle/sub/file /var/lib/etcd/sub/file; test -L /lib");
     assert!(seen.good, "{}", seen.said);
     assert_eq!(seen.said, "from the bundle".repeat(3));
+    world.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bridge_that_was_lost_comes_back_with_its_machines() {
+    let world = World::new().await;
+    let first = world.networks(&["s", "t"], Egress::None).await;
+    let at = world.up(&world.spec("m1", "t", 11)).await;
+    host(&format!(
+        "ip -o -4 addr show to {} | awk '{{print $2}}' | xargs ip link delete",
+        first[1].gateway().v4
+    ));
+    let error = world.lab.create(FENCE, &world.spec("m2", "t", 12)).await.map(drop);
+    assert!(error.is_ok(), "a disk needs no bridge");
+    let error = world.lab.power(FENCE, &machine("m2"), Power::On).await.unwrap_err();
+    assert!(error.retry() && error.message.contains("ensure the networks"), "{error}");
+    assert_eq!(world.networks(&["s", "t"], Egress::None).await, first);
+    banner(at.addresses.v6.into()).await;
     world.remove().await;
 }
 

@@ -10,6 +10,8 @@ use guywire_plan::Fence;
 
 use crate::harness::{FENCE, World, machine, site};
 
+type Change = Box<dyn Fn(&mut MachineSpec)>;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_cannot_be_is_refused() {
     let world = World::new().await;
@@ -20,7 +22,6 @@ async fn a_machine_that_cannot_be_is_refused() {
     world.lab.ensure_volume(FENCE, &VolumeName::new("v").unwrap()).await.unwrap();
     let vip = AddressName::new("vip").unwrap();
     world.lab.reserve_address(FENCE, &SiteName::new("s").unwrap(), &vip).await.unwrap();
-    type Change = Box<dyn Fn(&mut MachineSpec)>;
     let cases: Vec<(&str, InfraErrorKind, Change)> = vec![
         (
             "not in this lab; its sites are s",
