@@ -1,5 +1,7 @@
 //! Where machines come from and how they are reached.
 
 mod infra;
+mod lab;
 
 pub use infra::{Infra, InfraError, InfraErrorKind, Progress};
+pub use lab::{InitError, Lab, LabConfig, SecretSource, Swept, machine_init, sweep};

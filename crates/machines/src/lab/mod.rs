@@ -1,0 +1,309 @@
+//! Machines made out of Linux namespaces on this host.
+//!
+//! A machine is an overlay over a template, namespaces, cgroups of its own, a cable to its site's
+//! bridge, and systemd. What a lab has is seen on the disk (its directory) and in the kernel (cgroups,
+//! interfaces, firewall), never in a process of ours: nothing runs beside the machines themselves.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `store`, `disk`, `tree` | state that survives a crash at any point, locks, fences |
+//! | `ident` | what kernel objects are called |
+//! | `network`, `subnet`, `link`, `firewall`, `names` | bridges, addresses, isolation, host names |
+//! | `template`, `base`, `apt` | what machines start from |
+//! | `machine`, `identity`, `accounts` | a machine's disk |
+//! | `boot`, `init`, `process`, `cgroup` | a machine's power |
+//! | `sweep` | cleaning up after interrupted runs |
+
+mod accounts;
+mod apt;
+mod base;
+mod boot;
+mod cgroup;
+mod disk;
+mod error;
+mod firewall;
+mod ident;
+mod identity;
+mod init;
+mod link;
+mod machine;
+mod mountinfo;
+mod names;
+mod network;
+mod process;
+mod store;
+mod subnet;
+mod sweep;
+mod template;
+mod tool;
+mod tree;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use guywire_model::{
+    AddressName, AddressPair, Egress, LabName, MachineName, MachineSpec, Observed, ObservedMachine, Power,
+    SiteName, SiteNetwork, SiteSpec, TemplateSpec, VolumeName,
+};
+use guywire_plan::Fence;
+use guywire_secrets::SecretRef;
+
+use self::cgroup::Layout;
+use self::error::{Result, conflict, invalid, unavailable, while_doing};
+use self::ident::{DataId, LabId};
+use self::store::{Key, Store};
+use crate::{Infra, Progress};
+
+pub use self::init::{InitError, machine_init};
+pub use self::sweep::{Swept, sweep};
+
+/// Looks a secret up when a machine is made that has a password.
+pub type SecretSource = Arc<dyn Fn(&SecretRef) -> Option<String> + Send + Sync>;
+
+/// Where a lab is and what it needs.
+#[derive(Clone)]
+pub struct LabConfig {
+    /// Guywire's data directory; the lab is below it in `labs/NAME`.
+    pub data: PathBuf,
+    /// Where templates are cached; several labs and data directories may share it.
+    pub templates: PathBuf,
+    /// The lab's name.
+    pub name: LabName,
+    /// The program that becomes a machine, run as `STARTER machine-init FILE`; it calls [`machine_init`].
+    pub starter: PathBuf,
+    /// Where passwords come from.
+    pub secrets: SecretSource,
+}
+
+/// A lab on this host.
+#[derive(Clone)]
+pub struct Lab {
+    inner: Arc<Inner>,
+}
+
+/// The lab's blocking half; each operation of [`Lab`] runs one of its methods on a thread for it.
+struct Inner {
+    data: PathBuf,
+    store: Store,
+    id: LabId,
+    layout: Layout,
+    starter: PathBuf,
+    secrets: SecretSource,
+}
+
+impl LabConfig {
+    /// A lab under `data` with this program as the starter, templates beside it, and no secrets.
+    pub fn new(data: impl Into<PathBuf>, name: LabName) -> Result<Self> {
+        let data = data.into();
+        let starter = std::env::current_exe().map_err(while_doing("finding this program's own file"))?;
+        Ok(Self { templates: data.join("templates"), data, name, starter, secrets: Arc::new(|_| None) })
+    }
+}
+
+impl fmt::Debug for LabConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LabConfig")
+            .field("data", &self.data)
+            .field("templates", &self.templates)
+            .field("name", &self.name)
+            .field("starter", &self.starter)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Lab {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lab").field("dir", &self.inner.store.dir).finish_non_exhaustive()
+    }
+}
+
+impl Lab {
+    /// Opens a lab, there or not: it comes to be with its first network, volume or template.
+    pub fn open(config: LabConfig) -> Result<Self> {
+        let data = canonical(&config.data)?;
+        let templates = canonical(&config.templates)?;
+        let ids = DataId::of(&data);
+        let id = ids.lab(&config.name);
+        let clash = |other: &LabName| *other != config.name && ids.lab(other) == id;
+        if let Some(other) = store::labs(&data)?.into_iter().find(clash) {
+            return Err(conflict(format!(
+                "lab {}: its interfaces would be called like those of lab {other}; choose another name",
+                config.name
+            )));
+        }
+        let dir = data.join("labs").join(config.name.as_str());
+        let store = Store { name: config.name, dir, templates };
+        let layout = Layout::of_host()?;
+        let inner = Inner { data, store, id, layout, starter: config.starter, secrets: config.secrets };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The labs that exist under a data directory.
+    pub fn list(data: &Path) -> Result<Vec<LabName>> {
+        store::labs(data)
+    }
+
+    /// The lab's name.
+    pub fn name(&self) -> &LabName {
+        &self.inner.store.name
+    }
+
+    /// A machine's public host key in OpenSSH's format, so that nobody has to trust a first answer.
+    pub fn host_key(&self, machine: &MachineName) -> Option<String> {
+        let path = self.inner.store.machine(machine).join("up").join(identity::HOST_KEY);
+        Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
+    }
+
+    /// The first words of a machine's systemd at its last start, for one that does not come up.
+    pub fn console(&self, machine: &MachineName) -> PathBuf {
+        self.inner.store.machine(machine).join("console.log")
+    }
+
+    /// Forgets the lab; refused while it has machines, volumes or networks.
+    pub async fn remove(&self, fence: Fence) -> Result<()> {
+        self.blocking(move |lab| lab.remove(fence)).await
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let inner = Arc::clone(&self.inner);
+        let ended = tokio::task::spawn_blocking(move || work(&inner)).await;
+        ended.unwrap_or_else(|error| Err(unavailable("the lab's own work ended early").because(error)))
+    }
+}
+
+impl Inner {
+    fn remove(&self, fence: Fence) -> Result<()> {
+        if !self.store.dir.exists() {
+            return Ok(());
+        }
+        let name = &self.store.name;
+        let _key = self.store.change(Key::Lab, fence)?;
+        let lock = self.store.lock(Key::Network)?;
+        if let Some(record) = self.store.records()?.first() {
+            return Err(conflict(format!(
+                "lab {name} still has machine {}; destroy it first",
+                record.spec.name
+            )));
+        }
+        if let Some(volume) = self.store.volume_names()?.first() {
+            return Err(conflict(format!("lab {name} still has volume {volume}; remove it first")));
+        }
+        if !self.store.networks()?.sites.is_empty() {
+            return Err(conflict(format!("lab {name} still has networks; remove them first")));
+        }
+        if let Some(left) = sweep::leftovers(&self.id, name)? {
+            return Err(conflict(format!("{left}; destroy it first")));
+        }
+        let gone = disk::beside(&self.store.dir, ".gone");
+        disk::remove_tree(&gone)?;
+        disk::publish(&self.store.dir, &gone)?;
+        drop(lock);
+        disk::remove_tree(&gone)
+    }
+}
+
+#[async_trait]
+impl Infra for Lab {
+    fn kind(&self) -> &'static str {
+        "lab"
+    }
+
+    async fn ensure_networks(
+        &self,
+        fence: Fence,
+        sites: &[SiteSpec],
+        egress: Egress,
+    ) -> Result<Vec<SiteNetwork>> {
+        let sites = sites.to_vec();
+        self.blocking(move |lab| lab.ensure_networks(fence, &sites, egress)).await
+    }
+
+    async fn remove_networks(&self, fence: Fence) -> Result<()> {
+        self.blocking(move |lab| lab.remove_networks(fence)).await
+    }
+
+    async fn ensure_template(
+        &self,
+        fence: Fence,
+        template: &TemplateSpec,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let template = template.clone();
+        let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let work = self.blocking(move |lab| {
+            // Nobody may be listening any more; that is no reason to stop.
+            let say = |line| drop(said.send(line));
+            lab.ensure_template(fence, &template, &say)
+        });
+        let listen = async {
+            while let Some(line) = heard.recv().await {
+                progress.say(&line);
+            }
+        };
+        futures::future::join(work, listen).await.0
+    }
+
+    async fn create(&self, fence: Fence, machine: &MachineSpec) -> Result<ObservedMachine> {
+        let machine = machine.clone();
+        self.blocking(move |lab| lab.create(fence, &machine)).await
+    }
+
+    async fn destroy(&self, fence: Fence, machine: &MachineName) -> Result<()> {
+        let machine = machine.clone();
+        self.blocking(move |lab| lab.destroy(fence, &machine)).await
+    }
+
+    async fn power(&self, fence: Fence, machine: &MachineName, power: Power) -> Result<()> {
+        let machine = machine.clone();
+        self.blocking(move |lab| lab.power(fence, &machine, power)).await
+    }
+
+    async fn observe(&self) -> Result<Observed> {
+        self.blocking(Inner::observe).await
+    }
+
+    async fn ensure_volume(&self, fence: Fence, volume: &VolumeName) -> Result<()> {
+        let volume = volume.clone();
+        self.blocking(move |lab| lab.ensure_volume(fence, &volume)).await
+    }
+
+    async fn remove_volume(&self, fence: Fence, volume: &VolumeName) -> Result<()> {
+        let volume = volume.clone();
+        self.blocking(move |lab| lab.remove_volume(fence, &volume)).await
+    }
+
+    async fn reserve_address(
+        &self,
+        fence: Fence,
+        site: &SiteName,
+        name: &AddressName,
+    ) -> Result<AddressPair> {
+        let (site, name) = (site.clone(), name.clone());
+        self.blocking(move |lab| lab.reserve_address(fence, &site, &name)).await
+    }
+
+    async fn release_address(&self, fence: Fence, name: &AddressName) -> Result<()> {
+        let name = name.clone();
+        self.blocking(move |lab| lab.release_address(fence, &name)).await
+    }
+}
+
+/// A directory's one true path; it is made if it is not there.
+fn canonical(path: &Path) -> Result<PathBuf> {
+    disk::make_dir(path)?;
+    let path =
+        std::fs::canonicalize(path).map_err(while_doing(format_args!("finding {}", path.display())))?;
+    // These mean something else in the options of an overlay mount.
+    match path.to_str() {
+        Some(text) if !text.contains([',', ':', '\\', '"', '\n']) => Ok(path),
+        _ => Err(invalid(format!(
+            "{}: machines cannot be kept below a path with a comma, colon, quote or backslash; choose another directory",
+            path.display()
+        ))),
+    }
+}
