@@ -1,4 +1,14 @@
 //! References to secrets, the encrypted store that they point into, and masking.
 
+mod key;
+mod mask;
+mod patterns;
 mod reference;
-pub use reference::SecretRef;
+mod secret;
+mod store;
+
+pub use key::{Key, KeyError};
+pub use mask::{MaskStream, Masker};
+pub use reference::{InvalidReference, SecretRef};
+pub use secret::Secret;
+pub use store::{Store, StoreError};
