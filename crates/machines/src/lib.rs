@@ -1,5 +1,6 @@
 //! Where machines come from and how they are reached.
 
 mod infra;
+pub mod ssh;
 
 pub use infra::{Infra, InfraError, InfraErrorKind, Progress};

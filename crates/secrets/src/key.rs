@@ -2,14 +2,14 @@
 
 use std::{
     fs, io,
-    io::Write as _,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, aead::Generate as _};
 use zeroize::Zeroizing;
+
+use crate::private;
 
 /// The name of the systemd credential that holds the key.
 const CREDENTIAL: &str = "guywire-key";
@@ -77,15 +77,11 @@ impl Key {
             if store.exists() {
                 return Err(KeyError::Missing { file, store: store.to_owned() });
             }
-            make(&file).map_err(|source| KeyError::Io { file: file.clone(), what: "make", source })?;
+            let key = Zeroizing::new(<[u8; 32]>::generate());
+            let text = Zeroizing::new(BASE64_STANDARD.encode(*key) + "\n");
+            private::create(&file, text.as_bytes()).map_err(io("make", &file))?;
         }
-        let meta = fs::metadata(&file).map_err(|source| KeyError::Io {
-            file: file.clone(),
-            what: "read",
-            source,
-        })?;
-        let mode = meta.mode() & 0o7777;
-        if mode & 0o077 != 0 {
+        if let Some(mode) = private::open_to_others(&file).map_err(io("read", &file))? {
             return Err(KeyError::OpenPermissions { file, mode });
         }
         Self::parse(&file)
@@ -116,34 +112,15 @@ impl Key {
     }
 }
 
-/// Makes a key file whole or not at all; another process that is first wins.
-fn make(file: &Path) -> io::Result<()> {
-    let dir = file.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let key = Zeroizing::new(<[u8; 32]>::generate());
-    let text = Zeroizing::new(BASE64_STANDARD.encode(*key) + "\n");
-    let temporary = dir.join(format!(".{KEY_FILE}.{}", std::process::id()));
-    let written = (|| {
-        let mut out =
-            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-        // A file that an earlier process of our id left may have another mode.
-        out.set_permissions(fs::Permissions::from_mode(0o600))?;
-        out.write_all(text.as_bytes())?;
-        out.sync_all()?;
-        // A link, unlike a rename, does not replace the key of somebody who was faster.
-        match fs::hard_link(&temporary, file) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-            _ => Ok(()),
-        }
-    })();
-    let removed = fs::remove_file(&temporary);
-    written?;
-    removed?;
-    fs::File::open(dir)?.sync_all()
+fn io(what: &'static str, file: &Path) -> impl FnOnce(io::Error) -> KeyError {
+    let file = file.to_owned();
+    move |source| KeyError::Io { file, what, source }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
     use super::*;
 
     #[test]

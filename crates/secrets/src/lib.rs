@@ -3,6 +3,7 @@
 mod key;
 mod mask;
 mod patterns;
+pub mod private;
 mod reference;
 mod secret;
 mod store;

@@ -7,8 +7,6 @@
 use std::{
     collections::BTreeMap,
     fs, io,
-    io::{Read as _, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -18,7 +16,7 @@ use chacha20poly1305::{
 };
 use zeroize::Zeroizing;
 
-use crate::{Key, KeyError, Secret, SecretRef};
+use crate::{Key, KeyError, Secret, SecretRef, private};
 
 const MAGIC: &[u8; 8] = b"GWSECRET";
 const VERSION: u32 = 1;
@@ -27,13 +25,11 @@ const NONCE: usize = 24;
 const TAG: usize = 16;
 const HEADER: usize = MAGIC.len() + 4 + CHECK + 8 + NONCE;
 const STORE_FILE: &str = "secrets";
-const LOCK_FILE: &str = "secrets.lock";
 
 /// Secrets by name in one encrypted file. Several processes may have it open: every call looks at the
 /// file afresh, and changes take a lock.
 pub struct Store {
     file: PathBuf,
-    lock: PathBuf,
     key: Key,
 }
 
@@ -119,7 +115,7 @@ impl Store {
     pub fn open_with(data: &Path, credentials: Option<&Path>) -> Result<Self, StoreError> {
         let file = data.join(STORE_FILE);
         let key = Key::find(data, &file, credentials)?;
-        let store = Self { file, lock: data.join(LOCK_FILE), key };
+        let store = Self { file, key };
         store.read()?;
         Ok(store)
     }
@@ -154,53 +150,25 @@ impl Store {
     }
 
     fn change(&self, edit: impl FnOnce(&mut Entries)) -> Result<(), StoreError> {
-        // The lock has a file of its own: the store's inode is another one after each change.
-        let lock = fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(&self.lock)
-            .and_then(|file| file.lock().map(|()| file))
-            .map_err(|source| StoreError::Io { file: self.lock.clone(), what: "lock", source })?;
+        let io = |what| move |source| StoreError::Io { file: self.file.clone(), what, source };
+        let lock = private::lock(&self.file).map_err(io("lock"))?;
         let mut entries = self.read()?;
         edit(&mut entries);
-        let sealed = self.seal(&encode(&entries));
-        self.replace(&sealed).map_err(|source| StoreError::Io {
-            file: self.file.clone(),
-            what: "write",
-            source,
-        })?;
+        private::replace(&self.file, &self.seal(&encode(&entries))).map_err(io("write"))?;
         drop(lock);
         Ok(())
     }
 
-    /// Old or new, never a mixture, whatever happens in between.
-    fn replace(&self, sealed: &[u8]) -> io::Result<()> {
-        // One name is enough: only the lock's holder writes it.
-        let temporary = self.file.with_extension("new");
-        let mut out =
-            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-        out.set_permissions(fs::Permissions::from_mode(0o600))?;
-        out.write_all(sealed)?;
-        out.sync_all()?;
-        fs::rename(&temporary, &self.file)?;
-        fs::File::open(self.file.parent().ok_or(io::ErrorKind::InvalidInput)?)?.sync_all()
-    }
-
     fn read(&self) -> Result<Entries, StoreError> {
         let io = |source| StoreError::Io { file: self.file.clone(), what: "read", source };
-        let mut file = match fs::File::open(&self.file) {
-            Ok(file) => file,
+        let sealed = match fs::read(&self.file) {
+            Ok(sealed) => sealed,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Entries::new()),
             Err(error) => return Err(io(error)),
         };
-        let mode = file.metadata().map_err(io)?.mode() & 0o7777;
-        if mode & 0o077 != 0 {
+        if let Some(mode) = private::open_to_others(&self.file).map_err(io)? {
             return Err(StoreError::OpenPermissions { file: self.file.clone(), mode });
         }
-        let mut sealed = Vec::new();
-        file.read_to_end(&mut sealed).map_err(io)?;
         let plain = self.unseal(&sealed)?;
         decode(&plain).ok_or_else(|| StoreError::Tampered(self.file.clone()))
     }

@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt as _;
+
 use super::*;
 
 fn reference(name: &str) -> SecretRef {
