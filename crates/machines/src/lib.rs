@@ -1,6 +1,7 @@
 //! Where machines come from and how they are reached.
 
 mod infra;
+pub mod remote;
 pub mod ssh;
 
 pub use infra::{Infra, InfraError, InfraErrorKind, Progress};

@@ -106,14 +106,11 @@ impl Sshd {
 impl Drop for Sshd {
     fn drop(&mut self) {
         for pid in self.processes() {
+            let pid = rustix::process::Pid::from_raw(pid).unwrap();
             // Some end while we go through them.
-            if rustix::process::kill_process(
-                rustix::process::Pid::from_raw(pid).unwrap(),
-                rustix::process::Signal::KILL,
-            )
-            .is_err()
-            {
-                continue;
+            match rustix::process::kill_process(pid, rustix::process::Signal::KILL) {
+                Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+                Err(error) => panic!("cannot end a process of our own: {error}"),
             }
         }
         self.child.wait().unwrap();
