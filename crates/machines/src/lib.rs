@@ -2,6 +2,8 @@
 
 mod infra;
 mod lab;
+pub mod remote;
+pub mod ssh;
 
 pub use infra::{Infra, InfraError, InfraErrorKind, Progress};
 pub use lab::{InitError, Lab, LabConfig, SecretSource, Swept, machine_init, sweep};

@@ -1,0 +1,5 @@
+//! Remote units and inventory hosts on real machines with systemd.
+
+mod harness;
+mod survive;
+mod units;
