@@ -7,6 +7,8 @@ use guywire_model::{
 };
 use guywire_plan::Fence;
 
+use crate::ssh::Door;
+
 /// A place that makes machines: a lab on this host, hosts of an inventory, later `OpenStack` or libvirt.
 ///
 /// Every operation is *keyed* (by the machine's, volume's or address's name, unique within one
@@ -81,6 +83,12 @@ pub trait Infra: Send + Sync {
 
     /// Gives a reserved address back.
     async fn release_address(&self, fence: Fence, name: &AddressName) -> Result<(), InfraError>;
+
+    /// How a machine is entered: its address, who logs in, and how each proves itself to the other.
+    async fn door(&self, machine: &MachineName) -> Result<Door, InfraError>;
+
+    /// Forgets the place itself, once nothing of ours is left in it.
+    async fn close(&self, fence: Fence) -> Result<(), InfraError>;
 }
 
 /// Hears what a long operation is doing.

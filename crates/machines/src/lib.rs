@@ -2,6 +2,7 @@
 
 mod infra;
 mod lab;
+pub mod provision;
 pub mod remote;
 pub mod ssh;
 

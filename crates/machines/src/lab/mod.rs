@@ -48,13 +48,14 @@ use guywire_model::{
     SiteName, SiteNetwork, SiteSpec, TemplateSpec, VolumeName,
 };
 use guywire_plan::Fence;
-use guywire_secrets::SecretRef;
+use guywire_secrets::{Secret, SecretRef};
 
 use self::cgroup::Layout;
 use self::error::{Result, conflict, invalid, unavailable, while_doing};
 use self::ident::{DataId, LabId};
 use self::store::{Key, Store};
-use crate::{Infra, Progress};
+use crate::ssh::{Auth, Door, HostKey, Identity};
+use crate::{Infra, InfraError, InfraErrorKind, Progress};
 
 pub use self::init::{InitError, machine_init};
 pub use self::sweep::{Swept, sweep};
@@ -161,11 +162,6 @@ impl Lab {
         self.inner.store.machine(machine).join("console.log")
     }
 
-    /// Forgets the lab; refused while it has machines, volumes or networks.
-    pub async fn remove(&self, fence: Fence) -> Result<()> {
-        self.blocking(move |lab| lab.remove(fence)).await
-    }
-
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
@@ -177,6 +173,41 @@ impl Lab {
 }
 
 impl Inner {
+    /// The installation's own key where the machine lets it in, else the password that it was given.
+    fn door(&self, machine: &MachineName) -> Result<Door> {
+        let observed = self.observe()?;
+        let found = observed.machine(machine).ok_or_else(|| self.no_machine(machine, &observed))?;
+        let login = &found.spec.login;
+        let identity =
+            Identity::ensure(&self.data).map_err(|error| invalid(error.to_string()).because(error))?;
+        let auth = if login.authorized_keys.iter().any(|key| same_key(key, identity.public())) {
+            identity.auth()
+        } else {
+            let password = login.password.as_ref().and_then(|reference| (self.secrets)(reference));
+            Auth::Password(Secret::new(password.ok_or_else(|| {
+                invalid(format!("machine {machine} knows neither this installation's key nor a password"))
+            })?))
+        };
+        let path = self.store.machine(machine).join("up").join(identity::HOST_KEY);
+        let host_key = std::fs::read_to_string(path).map_err(while_doing("reading a machine's host key"))?;
+        Ok(Door {
+            machine: machine.to_string(),
+            host: found.addresses.v4.to_string(),
+            port: 22,
+            user: login.user.clone(),
+            auth,
+            host_key: HostKey::Known(host_key.trim().to_owned()),
+        })
+    }
+
+    fn no_machine(&self, machine: &MachineName, observed: &Observed) -> InfraError {
+        let lab = &self.store.name;
+        let known: Vec<&str> = observed.machines.iter().map(|machine| machine.spec.name.as_str()).collect();
+        let known =
+            if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
+        InfraError::new(InfraErrorKind::NotFound, format!("lab {lab} has no machine {machine}; {known}"))
+    }
+
     fn remove(&self, fence: Fence) -> Result<()> {
         if !self.store.dir.exists() {
             return Ok(());
@@ -291,6 +322,20 @@ impl Infra for Lab {
         let name = name.clone();
         self.blocking(move |lab| lab.release_address(fence, &name)).await
     }
+
+    async fn door(&self, machine: &MachineName) -> Result<Door> {
+        let machine = machine.clone();
+        self.blocking(move |lab| lab.door(&machine)).await
+    }
+
+    async fn close(&self, fence: Fence) -> Result<()> {
+        self.blocking(move |lab| lab.remove(fence)).await
+    }
+}
+
+/// Whether two public keys in OpenSSH's format are one, whatever their comments say.
+fn same_key(one: &str, other: &str) -> bool {
+    one.split_whitespace().take(2).eq(other.split_whitespace().take(2))
 }
 
 /// A directory's one true path; it is made if it is not there.

@@ -173,7 +173,7 @@ impl World {
             self.lab.remove_volume(FENCE, &volume).await.unwrap();
         }
         self.lab.remove_networks(FENCE).await.unwrap();
-        self.lab.remove(FENCE).await.unwrap();
+        self.lab.close(FENCE).await.unwrap();
         let left = self.traces();
         assert!(left.is_empty(), "a removed lab leaves nothing: {left:#?}");
         assert_eq!(Lab::list(&self.data).unwrap(), []);

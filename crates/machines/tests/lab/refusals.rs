@@ -70,7 +70,7 @@ async fn a_machine_that_cannot_be_is_refused() {
     assert_eq!(missing.kind, InfraErrorKind::NotFound);
     let busy = world.lab.remove_networks(FENCE).await.unwrap_err();
     assert!(busy.message.contains("machine m1"), "{busy}");
-    assert_eq!(world.lab.remove(FENCE).await.unwrap_err().kind, InfraErrorKind::Conflict);
+    assert_eq!(world.lab.close(FENCE).await.unwrap_err().kind, InfraErrorKind::Conflict);
     world.remove().await;
 }
 
