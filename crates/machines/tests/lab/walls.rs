@@ -100,7 +100,7 @@ async fn labs_side_by_side_do_not_meet() {
     assert!(!pings(&two, &b, networks[0].gateway().v4), "another lab's gateway");
     three.destroy(FENCE, &spec.name).await.unwrap();
     three.remove_networks(FENCE).await.unwrap();
-    three.remove(FENCE).await.unwrap();
+    three.close(FENCE).await.unwrap();
     two.remove().await;
     assert!(one.ssh(&a, "true").good, "the first lab does not notice");
     one.remove().await;
