@@ -1,1 +1,49 @@
-fn main() {}
+//! The one binary: it parses, builds a typed configuration, runs, and turns the result into an exit code.
+
+mod cli;
+mod hosts;
+mod installation;
+mod lab;
+mod output;
+mod plans;
+mod progress;
+mod reference;
+mod secrets;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let arguments = match cli::Cli::try_parse() {
+        Ok(arguments) => arguments,
+        // Help and version are answers, everything else is usage: clap's own exit code 2.
+        Err(error) => error.exit(),
+    };
+    // A machine's first process: it changes namespaces, so no thread may have been started.
+    if let cli::Command::MachineInit { spec } = &arguments.command {
+        return match guywire_machines::machine_init(spec) {
+            Ok(never) => match never {},
+            Err(error) => output::failure(&error.into()),
+        };
+    }
+    match run(arguments) {
+        Ok(code) => code,
+        Err(error) => output::failure(&error),
+    }
+}
+
+fn run(arguments: cli::Cli) -> anyhow::Result<ExitCode> {
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("GUYWIRE_LOG").unwrap_or_else(|_| "warn".into()),
+        )
+        .with_writer(std::io::stderr)
+        .init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let code = runtime.block_on(cli::dispatch(arguments));
+    // What still runs has nothing left to say: a thread that blocks must not delay the exit.
+    runtime.shutdown_background();
+    code
+}

@@ -1,0 +1,75 @@
+//! How things are printed: tables for people, JSON for programs, errors for both.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::cli::Output;
+
+/// Rows under headings, each column as wide as its longest cell.
+pub struct Table {
+    headings: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty one.
+    pub fn new(headings: impl IntoIterator<Item = &'static str>) -> Self {
+        Self { headings: headings.into_iter().collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    fn print(&self) {
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|row| row[column].chars().count());
+            cells.chain([self.headings[column].len()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
+        let line = |cells: &[&str]| {
+            let cells = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+            println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+        };
+        line(&self.headings);
+        for row in &self.rows {
+            line(&row.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+    }
+}
+
+/// Prints a list as a table, with a line for when it is empty, or as a JSON array.
+pub fn list<T: Serialize>(output: Output, items: &[T], table: Table, none: &str) -> anyhow::Result<()> {
+    match output {
+        Output::Json => println!("{}", serde_json::to_string_pretty(items)?),
+        Output::Table if items.is_empty() => println!("{none}"),
+        Output::Table => table.print(),
+    }
+    Ok(())
+}
+
+/// Tells what went wrong, with the causes beneath, and that it failed.
+pub fn failure(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error}");
+    let mut before = error.to_string();
+    for cause in error.chain().skip(1) {
+        let text = cause.to_string();
+        // Some libraries repeat their cause in their own words; once is enough.
+        if !before.contains(&text) {
+            eprintln!("  because: {text}");
+        }
+        before = text;
+    }
+    ExitCode::FAILURE
+}
+
+/// A time span as people say it.
+pub fn span(seconds: f64) -> String {
+    match seconds {
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 120.0 => format!("{s:.0} s"),
+        s => format!("{:.0} min {:.0} s", (s / 60.0).floor(), s % 60.0),
+    }
+}
