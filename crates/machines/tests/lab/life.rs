@@ -47,8 +47,9 @@ async fn every_operation_can_be_called_again() {
     for _ in 0..2 {
         assert_eq!(world.lab.create(FENCE, &spec).await.unwrap().power, PowerState::Off);
     }
-    for _ in 0..2 {
-        world.lab.power(FENCE, &spec.name, Power::On).await.unwrap();
+    let on = || world.lab.power(FENCE, &spec.name, Power::On);
+    for result in futures::future::join_all([on(), on(), on()]).await {
+        result.unwrap();
     }
     let at = world.lab.create(FENCE, &spec).await.unwrap();
     assert_eq!(at.power, PowerState::Running, "creating again leaves it running");
