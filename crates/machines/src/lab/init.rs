@@ -46,7 +46,7 @@ pub(super) struct BootSpec {
     pub(super) binds: Vec<Bind>,
     /// Commands for `ip -batch` inside the machine's network.
     pub(super) network: String,
-    /// Where systemd's early words go.
+    /// Where words go that have no journal yet.
     pub(super) console: PathBuf,
 }
 
@@ -125,7 +125,7 @@ fn start(spec_path: &Path, said: &mut io::Stdout) -> Result<(), InitError> {
     let complaints = File::from(complaints);
 
     let mut systemd = Command::new("/lib/systemd/systemd");
-    // The console is for words from before the journal; later ones are in the machine's own journal.
+    // Not to the kernel's log, where it would talk by default: that is the host's.
     systemd
         .args(["--log-target=journal", "--show-status=no"])
         .env_clear()

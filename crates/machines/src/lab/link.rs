@@ -10,17 +10,20 @@ use guywire_model::{AddressPair, SiteNetwork};
 use super::error::{Result, conflict, unsupported, while_doing};
 use super::tool;
 
-/// Where the kernel shows interfaces.
+/// Where the kernel shows what interfaces are.
 const SHOWN: &str = "/sys/class/net";
+
+/// Where the kernel lists those of the network namespace that this process is in, whatever `/sys` shows.
+const LISTED: &str = "/proc/sys/net/ipv4/conf";
 
 /// The names of all interfaces of this host.
 pub(super) fn all() -> Result<Vec<String>> {
-    super::disk::entries(Path::new(SHOWN))
+    super::disk::entries(Path::new(LISTED))
 }
 
 /// Whether an interface is there.
 pub(super) fn exists(name: &str) -> bool {
-    shown(name).exists()
+    Path::new(LISTED).join(name).exists()
 }
 
 /// Makes a site's bridge, or brings it to what it should be. `owner` tells it from the like-named

@@ -51,7 +51,7 @@ use guywire_plan::Fence;
 use guywire_secrets::{Secret, SecretRef};
 
 use self::cgroup::Layout;
-use self::error::{Result, conflict, invalid, unavailable, while_doing};
+use self::error::{Result, conflict, invalid, unavailable, unsupported, while_doing};
 use self::ident::{DataId, LabId};
 use self::store::{Key, Store};
 use crate::ssh::{Auth, Door, HostKey, Identity};
@@ -123,6 +123,9 @@ impl fmt::Debug for Lab {
 impl Lab {
     /// Opens a lab, there or not: it comes to be with its first network, volume or template.
     pub fn open(config: LabConfig) -> Result<Self> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(unsupported("a lab is made of namespaces, which only root can make: run it as root"));
+        }
         let data = canonical(&config.data)?;
         let templates = canonical(&config.templates)?;
         let ids = DataId::of(&data);
@@ -157,7 +160,7 @@ impl Lab {
         Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
     }
 
-    /// The first words of a machine's systemd at its last start, for one that does not come up.
+    /// Where a start that failed leaves words beyond its error; a machine that runs has a journal.
     pub fn console(&self, machine: &MachineName) -> PathBuf {
         self.inner.store.machine(machine).join("console.log")
     }

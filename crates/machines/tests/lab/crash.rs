@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use guywire_machines::{Infra, Lab, sweep};
-use guywire_model::{Egress, MachineSpec, Power};
+use guywire_model::{Egress, MachineSpec, Power, PowerState};
 
-use crate::harness::{FENCE, Said, World, banner, base, machine, open, site};
+use crate::harness::{FENCE, Said, World, banner, base, machine, open, ran, site};
 
 const DATA: &str = "GUYWIRE_TEST_DATA";
 const SPEC: &str = "GUYWIRE_TEST_SPEC";
@@ -35,20 +35,24 @@ async fn victim() {
     }
 }
 
+/// The command that runs the victim by means of `program`.
+fn victim_in(mut program: Command, world: &World, spec: &MachineSpec, work: &str) -> Command {
+    program
+        .args(["--exact", "crash::victim", "--ignored"])
+        .envs([(DATA, world.data.to_str().unwrap()), (WORK, work)])
+        .env(SPEC, serde_json::to_string(spec).unwrap());
+    program
+}
+
 /// Runs the victim and kills it `after` it has begun; says whether it was still at work.
 fn kill_at(world: &World, spec: &MachineSpec, work: &str, after: Duration) -> bool {
     let begun = world.data.join("begun");
     if begun.exists() {
         fs::remove_file(&begun).unwrap();
     }
-    let mut victim = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "crash::victim", "--ignored"])
-        .envs([(DATA, world.data.to_str().unwrap()), (WORK, work)])
-        .env(SPEC, serde_json::to_string(spec).unwrap())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let program = Command::new(std::env::current_exe().unwrap());
+    let mut victim =
+        victim_in(program, world, spec, work).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(20);
     while !begun.exists() {
         assert!(Instant::now() < end, "the victim does not begin");
@@ -103,6 +107,27 @@ async fn networks_that_were_killed_are_finished_by_the_next() {
         }
         world.lab.remove_networks(FENCE).await.unwrap();
     }
+    world.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_with_nothing_but_cgroup2_will_do() {
+    let world = World::new().await;
+    world.networks(&["s"], Egress::None).await;
+    let spec = world.spec("m1", "s", 11);
+    for work in ["up", "down", "up"] {
+        let mut shell = Command::new("unshare");
+        let hide = "umount -l /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec \"$@\"";
+        shell.args(["--mount", "--propagation", "private", "sh", "-ec", hide, "sh"]);
+        shell.arg(std::env::current_exe().unwrap());
+        let ran = ran(&mut victim_in(shell, &world, &spec, work));
+        assert!(ran.good, "{work}: {}", ran.said);
+    }
+    let at = world.lab.create(FENCE, &spec).await.unwrap();
+    assert_eq!(at.power, PowerState::Running);
+    banner(at.addresses.v4.into()).await;
+    let seen = world.ssh(&at, "systemctl is-system-running --wait; stat -f -c %T /sys/fs/cgroup");
+    assert_eq!(seen.said, "running\ncgroup2fs");
     world.remove().await;
 }
 

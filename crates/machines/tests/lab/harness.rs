@@ -73,7 +73,12 @@ impl World {
     /// Makes networks for these sites.
     pub async fn networks(&self, names: &[&str], egress: Egress) -> Vec<SiteNetwork> {
         let sites: Vec<SiteSpec> = names.iter().map(|name| site(name)).collect();
-        let made = self.lab.ensure_networks(FENCE, &sites, egress).await.unwrap();
+        self.networks_as(&sites, egress).await
+    }
+
+    /// Makes networks as they are specified.
+    pub async fn networks_as(&self, sites: &[SiteSpec], egress: Egress) -> Vec<SiteNetwork> {
+        let made = self.lab.ensure_networks(FENCE, sites, egress).await.unwrap();
         let marked = |link: &String| alias(link).contains(&self.data.display().to_string());
         let bridge = links().into_iter().find(marked).expect("a bridge that is marked as ours");
         self.id.get_or_init(|| bridge[2..10].to_owned());
