@@ -11,7 +11,7 @@ use std::{
 };
 
 use guywire_machines::{
-    remote::{UnitExit, UnitRequest, Units},
+    remote::{UnitExit, UnitRequest, UnitState, Units},
     ssh::{Auth, Door, ExecRequest, HostKey, KnownHosts, Pool},
 };
 use guywire_plan::Fence;
@@ -52,18 +52,18 @@ pub fn machines_for_test() -> Vec<TestMachine> {
 impl TestMachine {
     /// Takes the power away.
     pub fn cut(&self) {
-        self.power(&["cut", &self.door.machine]);
+        power(&["cut", &self.door.machine]);
     }
 
     /// Gives the power back.
     pub fn boot(&self) {
-        self.power(&["boot", &self.door.machine, &self.door.host]);
+        power(&["boot", &self.door.machine, &self.door.host]);
     }
+}
 
-    fn power(&self, words: &[&str]) {
-        let command = std::env::var("GUYWIRE_TEST_POWER").expect("GUYWIRE_TEST_POWER is a command");
-        assert!(Command::new(command).args(words).status().unwrap().success(), "{words:?}");
-    }
+fn power(words: &[&str]) {
+    let command = std::env::var("GUYWIRE_TEST_POWER").expect("GUYWIRE_TEST_POWER is a command");
+    assert!(Command::new(command).args(words).status().unwrap().success(), "{words:?}");
 }
 
 /// A data directory and connections of one manager.
@@ -94,6 +94,17 @@ impl Manager {
             .run(door, request, &CancellationToken::new(), &mut |chunk| seen.extend_from_slice(chunk))
             .await?;
         Ok((exit, String::from_utf8(seen).unwrap()))
+    }
+
+    /// Waits until somebody's unit was started.
+    pub async fn wait_started(&self, door: &Door, key: &str) {
+        for _ in 0..300 {
+            if self.units.status(door, key).await.unwrap().1 != UnitState::None {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("{key} was not started");
     }
 
     /// A command's output.
@@ -139,7 +150,7 @@ pub fn unit(script: impl Into<String>) -> UnitRequest {
         fence: Fence(5),
         attempt: 1,
         script: script.into(),
-        timeout: Duration::from_secs(60),
+        timeout: Duration::from_mins(1),
         limit: 1 << 20,
     }
 }

@@ -43,8 +43,8 @@ async fn an_older_fence_is_refused_once_a_newer_was_seen() {
     let (script, count) = counted("sleep 3; echo done");
     let old = unit(script);
     let running = tokio::spawn({
-        let (manager, door, old) = (Manager::new(), door.clone(), old.clone());
-        async move { manager.run(&door, &old).await }
+        let (door, old) = (door.clone(), old.clone());
+        async move { Manager::new().run(&door, &old).await }
     });
     tokio::time::sleep(Duration::from_millis(1500)).await;
     // A newer manager takes the work over while it runs: it re-attaches, and the older one is out.
@@ -90,11 +90,10 @@ async fn a_later_attempt_waits_for_the_earlier_one_to_end() {
     let first = unit("sleep 60");
     let (cancel, seen) = (CancellationToken::new(), Seen::default());
     let running = tokio::spawn({
-        let (manager, door, first, cancel, seen) =
-            (Manager::new(), door.clone(), first.clone(), cancel.clone(), seen.clone());
-        async move { manager.units.run(&door, &first, &cancel, &mut |chunk| seen.take(chunk)).await }
+        let (door, first, cancel, seen) = (door.clone(), first.clone(), cancel.clone(), seen.clone());
+        async move { Manager::new().units.run(&door, &first, &cancel, &mut |chunk| seen.take(chunk)).await }
     });
-    while manager.units.status(&door, &first.key).await.unwrap().1 == UnitState::None {}
+    manager.wait_started(&door, &first.key).await;
     let second = UnitRequest { attempt: 2, ..first.clone() };
     match manager.run(&door, &second).await.unwrap_err() {
         RemoteError::Busy { other, .. } => assert_eq!(other, 1),
@@ -181,7 +180,7 @@ async fn secrets_in_scripts_are_seen_nowhere() {
         let (door, key) = (door.clone(), request.key.clone());
         async move {
             let manager = Manager::new();
-            while manager.units.status(&door, &key).await.unwrap().1 == UnitState::None {}
+            manager.wait_started(&door, &key).await;
             manager
                 .ask(
                     &door,
