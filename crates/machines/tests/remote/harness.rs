@@ -23,10 +23,10 @@ pub struct TestMachine {
     pub door: Door,
 }
 
-/// At least three machines. The first is for everything, the second may be slowed down, the third's
-/// power may be cut.
+/// At least four machines. The first is for everything, the second may be slowed down, the third's
+/// power may be cut, and from the fourth all that is ours may be removed.
 pub fn machines_for_test() -> Vec<TestMachine> {
-    let wanted = "set GUYWIRE_TEST_DOORS to NAME=ADDRESS,NAME=ADDRESS,NAME=ADDRESS, GUYWIRE_TEST_KEY to root's private key there, and GUYWIRE_TEST_POWER to a command that takes `cut NAME` and `boot NAME ADDRESS`";
+    let wanted = "set GUYWIRE_TEST_DOORS to four of NAME=ADDRESS with commas between, GUYWIRE_TEST_KEY to root's private key there, and GUYWIRE_TEST_POWER to a command that takes `cut NAME` and `boot NAME ADDRESS`";
     let doors = std::env::var("GUYWIRE_TEST_DOORS").expect(wanted);
     let key = std::env::var("GUYWIRE_TEST_KEY").expect(wanted);
     let machines: Vec<TestMachine> = doors
@@ -45,7 +45,7 @@ pub fn machines_for_test() -> Vec<TestMachine> {
             }
         })
         .collect();
-    assert!(machines.len() >= 3, "{wanted}");
+    assert!(machines.len() >= 4, "{wanted}");
     machines
 }
 
