@@ -1,5 +1,6 @@
 //! Where machines come from and how they are reached.
 
+pub mod hosts;
 mod infra;
 mod lab;
 pub mod provision;

@@ -199,7 +199,7 @@ run_script() { # ATTEMPT LIMIT
 
 verb=$1 id=$2
 shift 2
-dir=$state/$id unit=guywire-$id.service
+dir=$state/$id unit=guywire-unit-$id.service
 name_boot
 case $verb in
     start) start "$@" ;;

@@ -56,7 +56,8 @@ pub struct UnitExit {
     pub how: How,
 }
 
-/// Whether a call started its unit.
+/// Whether a call started its unit, as far as it could tell: where the connection broke before the
+/// machine said so, it counts as re-attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     /// It did.
@@ -178,6 +179,7 @@ struct Call<'a> {
 impl Call<'_> {
     async fn until_it_ends(&mut self) -> Result<UnitExit, RemoteError> {
         let mut away_since = None;
+        let mut reached = None;
         let mut pause = Duration::from_millis(100);
         loop {
             let report = match self.once().await {
@@ -193,6 +195,8 @@ impl Call<'_> {
                 }
                 Err(error) => return Err(error.into()),
             };
+            let stands_still = reached == Some(self.follow.offset());
+            reached = Some(self.follow.offset());
             away_since = None;
             pause = Duration::from_millis(100);
             match report {
@@ -201,6 +205,10 @@ impl Call<'_> {
                 Report::Unknown => return Err(self.lost("is not known there any more")),
                 Report::Lost => return Err(self.lost("was cut off by a reboot or killed")),
                 Report::Fenced(seen) => return Err(fenced(self.door, seen, self.request.fence)),
+                Report::Exit { size, .. } if size > self.follow.offset() && stands_still => {
+                    let what = format!("the output of unit {} cannot be read to its end", self.request.key);
+                    return Err(RemoteError::Machine { machine: self.door.machine.clone(), what });
+                }
                 // More output came while the end was told.
                 Report::Exit { size, .. } if size > self.follow.offset() => {}
                 Report::Exit { code, stopped, seconds, .. } => return self.ended(code, stopped, seconds),

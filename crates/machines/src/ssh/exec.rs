@@ -296,3 +296,34 @@ fn number(signal: &Sig) -> i32 {
         Sig::TERM | Sig::Custom(_) => 15,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ssh::{Auth, HostKey};
+
+    #[test]
+    fn others_than_root_go_through_sudo_and_scripts_stay_off_the_command_line() {
+        let door = |user: &str| Door {
+            machine: "m1".into(),
+            host: "fd00::1".into(),
+            port: 22,
+            user: user.into(),
+            auth: Auth::KeyFile("k".into()),
+            host_key: HostKey::PinOnFirstUse,
+        };
+        let line =
+            |user: &str, request: ExecRequest| command_line(&door(user), request.command, request.stdin);
+        assert_eq!(line("root", ExecRequest::argv(["echo", "a b"])).unwrap().0, "echo 'a b'");
+        assert_eq!(line("ops", ExecRequest::argv(["echo", "a b"])).unwrap().0, "sudo -n -- echo 'a b'");
+        let (shown, stdin) = line("ops", ExecRequest::script("echo secret")).unwrap();
+        assert!(shown.starts_with("sudo -n -- /bin/sh -c ") && !shown.contains("secret"), "{shown}");
+        assert_eq!(stdin, "echo secret\n# guywire: whole\n");
+        let error = line("root", ExecRequest::script("cat").stdin("x")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "m1 ([fd00::1]:22): a script has no input of its own; put it into a file first"
+        );
+        assert!(line("root", ExecRequest::argv(["a\0b"])).is_err());
+    }
+}

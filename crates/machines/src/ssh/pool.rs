@@ -75,7 +75,8 @@ impl Pool {
                 return Err(SshError::new(error.kind, door, message).because(error));
             }
             if error.kind == SshErrorKind::AuthFailed {
-                pause = pause.max(Duration::from_millis(300));
+                // Newer servers punish those who knock too often.
+                pause = Duration::from_secs(1);
             }
             sleep(pause).await;
             pause = (pause * 5 / 4).min(Duration::from_millis(500));

@@ -11,7 +11,7 @@ use std::{
 };
 
 use guywire_machines::{
-    remote::{UnitExit, UnitRequest, Units},
+    remote::{UnitExit, UnitRequest, UnitState, Units},
     ssh::{Auth, Door, ExecRequest, HostKey, KnownHosts, Pool},
 };
 use guywire_plan::Fence;
@@ -23,10 +23,10 @@ pub struct TestMachine {
     pub door: Door,
 }
 
-/// At least three machines. The first is for everything, the second may be slowed down, the third's
-/// power may be cut.
+/// At least four machines. The first is for everything, the second may be slowed down, the third's
+/// power may be cut, and from the fourth all that is ours may be removed.
 pub fn machines_for_test() -> Vec<TestMachine> {
-    let wanted = "set GUYWIRE_TEST_DOORS to NAME=ADDRESS,NAME=ADDRESS,NAME=ADDRESS, GUYWIRE_TEST_KEY to root's private key there, and GUYWIRE_TEST_POWER to a command that takes `cut NAME` and `boot NAME ADDRESS`";
+    let wanted = "set GUYWIRE_TEST_DOORS to four of NAME=ADDRESS with commas between, GUYWIRE_TEST_KEY to root's private key there, and GUYWIRE_TEST_POWER to a command that takes `cut NAME` and `boot NAME ADDRESS`";
     let doors = std::env::var("GUYWIRE_TEST_DOORS").expect(wanted);
     let key = std::env::var("GUYWIRE_TEST_KEY").expect(wanted);
     let machines: Vec<TestMachine> = doors
@@ -45,25 +45,25 @@ pub fn machines_for_test() -> Vec<TestMachine> {
             }
         })
         .collect();
-    assert!(machines.len() >= 3, "{wanted}");
+    assert!(machines.len() >= 4, "{wanted}");
     machines
 }
 
 impl TestMachine {
     /// Takes the power away.
     pub fn cut(&self) {
-        self.power(&["cut", &self.door.machine]);
+        power(&["cut", &self.door.machine]);
     }
 
     /// Gives the power back.
     pub fn boot(&self) {
-        self.power(&["boot", &self.door.machine, &self.door.host]);
+        power(&["boot", &self.door.machine, &self.door.host]);
     }
+}
 
-    fn power(&self, words: &[&str]) {
-        let command = std::env::var("GUYWIRE_TEST_POWER").expect("GUYWIRE_TEST_POWER is a command");
-        assert!(Command::new(command).args(words).status().unwrap().success(), "{words:?}");
-    }
+fn power(words: &[&str]) {
+    let command = std::env::var("GUYWIRE_TEST_POWER").expect("GUYWIRE_TEST_POWER is a command");
+    assert!(Command::new(command).args(words).status().unwrap().success(), "{words:?}");
 }
 
 /// A data directory and connections of one manager.
@@ -94,6 +94,17 @@ impl Manager {
             .run(door, request, &CancellationToken::new(), &mut |chunk| seen.extend_from_slice(chunk))
             .await?;
         Ok((exit, String::from_utf8(seen).unwrap()))
+    }
+
+    /// Waits until somebody's unit was started.
+    pub async fn wait_started(&self, door: &Door, key: &str) {
+        for _ in 0..300 {
+            if self.units.status(door, key).await.unwrap().1 != UnitState::None {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("{key} was not started");
     }
 
     /// A command's output.
@@ -139,7 +150,7 @@ pub fn unit(script: impl Into<String>) -> UnitRequest {
         fence: Fence(5),
         attempt: 1,
         script: script.into(),
-        timeout: Duration::from_secs(60),
+        timeout: Duration::from_mins(1),
         limit: 1 << 20,
     }
 }

@@ -52,7 +52,7 @@ async fn another_process_takes_over_after_a_kill() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    while manager.units.status(&door, &request.key).await.unwrap().1 == UnitState::None {}
+    manager.wait_started(&door, &request.key).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     process.kill().unwrap();
     process.wait().unwrap();
@@ -90,7 +90,7 @@ async fn a_power_cut_in_the_middle_is_lost_and_never_run_again_by_itself() {
     seen.wait_for("begun").await;
     machine.cut();
     machine.boot();
-    let error = tokio::time::timeout(Duration::from_secs(60), running).await.unwrap().unwrap().unwrap_err();
+    let error = tokio::time::timeout(Duration::from_mins(1), running).await.unwrap().unwrap().unwrap_err();
     assert!(matches!(&error, RemoteError::Lost { attempt: 1, .. }), "{error}");
     // A process that hears of it later is told the same.
     let error = manager.run(door, &request).await.unwrap_err();

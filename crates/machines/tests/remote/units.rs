@@ -43,8 +43,8 @@ async fn an_older_fence_is_refused_once_a_newer_was_seen() {
     let (script, count) = counted("sleep 3; echo done");
     let old = unit(script);
     let running = tokio::spawn({
-        let (manager, door, old) = (Manager::new(), door.clone(), old.clone());
-        async move { manager.run(&door, &old).await }
+        let (door, old) = (door.clone(), old.clone());
+        async move { Manager::new().run(&door, &old).await }
     });
     tokio::time::sleep(Duration::from_millis(1500)).await;
     // A newer manager takes the work over while it runs: it re-attaches, and the older one is out.
@@ -90,11 +90,10 @@ async fn a_later_attempt_waits_for_the_earlier_one_to_end() {
     let first = unit("sleep 60");
     let (cancel, seen) = (CancellationToken::new(), Seen::default());
     let running = tokio::spawn({
-        let (manager, door, first, cancel, seen) =
-            (Manager::new(), door.clone(), first.clone(), cancel.clone(), seen.clone());
-        async move { manager.units.run(&door, &first, &cancel, &mut |chunk| seen.take(chunk)).await }
+        let (door, first, cancel, seen) = (door.clone(), first.clone(), cancel.clone(), seen.clone());
+        async move { Manager::new().units.run(&door, &first, &cancel, &mut |chunk| seen.take(chunk)).await }
     });
-    while manager.units.status(&door, &first.key).await.unwrap().1 == UnitState::None {}
+    manager.wait_started(&door, &first.key).await;
     let second = UnitRequest { attempt: 2, ..first.clone() };
     match manager.run(&door, &second).await.unwrap_err() {
         RemoteError::Busy { other, .. } => assert_eq!(other, 1),
@@ -177,24 +176,22 @@ async fn secrets_in_scripts_are_seen_nowhere() {
         "s={quoted}\necho \"plain $s\"\nprintf %s \"$s\" | base64\nset -x\n: \"$s\"\nset +x\nprintf 'S3cr3t'; sleep 1; echo \"'of \\\"the\\\" \\$script\"\nsleep 1"
     );
     let request = unit(script);
-    let looking = tokio::spawn({
-        let (door, key) = (door.clone(), request.key.clone());
-        async move {
-            let manager = Manager::new();
-            while manager.units.status(&door, &key).await.unwrap().1 == UnitState::None {}
-            manager
-                .ask(
-                    &door,
-                    "u=$(systemctl list-units --plain --no-legend 'guywire-*' | cut -d' ' -f1); ps axww -o args; for x in $u; do systemctl show $x; systemctl cat $x; done; \
-                     cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'; ls -A /run/guywire; grep -rl S3cr3 /run/guywire /run/systemd/transient; journalctl -n 200",
-                )
-                .await
-        }
-    });
-    let (exit, output) = manager.run(&door, &request).await.unwrap();
-    let looked = looking.await.unwrap();
+    let seen = Seen::default();
+    let running = async {
+        let seen = seen.clone();
+        manager.units.run(&door, &request, &CancellationToken::new(), &mut |chunk| seen.take(chunk)).await
+    };
+    let looking = async {
+        seen.wait_for("plain ***").await;
+        let script = "for u in $(systemctl list-units --plain --no-legend 'guywire-unit-*' | cut -d' ' -f1); do systemctl show $u; systemctl cat $u; done
+            ps axww -o args; cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'; journalctl -n 200
+            if grep -rl S3cr3 /run/guywire /run/systemd/transient; then echo IN A FILE; fi";
+        manager.ask(&door, script).await
+    };
+    let (exit, looked) = tokio::join!(running, looking);
+    let (exit, output) = (exit.unwrap(), seen.text());
     assert!(looked.contains("MainPID=") && !looked.contains("S3cr3t"), "{looked}");
-    assert!(!looked.contains(".script"), "the script is gone once it is read: {looked}");
+    assert!(!looked.contains("IN A FILE"), "the script is gone once it is read: {looked}");
     assert_eq!(exit.code, 0);
     for text in [&output, &exit.output_tail] {
         assert!(!text.contains("S3cr3t") && !text.contains(&BASE64_STANDARD.encode(SECRET)), "{text}");
