@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use guywire_machines::{
     Infra, Lab, provision,
     ssh::{Auth, Door, ExecRequest, HostKey, Stream},
@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::{
     cli::{LabCommand, Output},
     installation::Installation,
-    output::{Table, list},
+    output::{self, Table, list},
     plans,
 };
 
@@ -86,13 +86,8 @@ pub async fn run(
 }
 
 fn read_lab_file(file: &Path, login: &guywire_model::Login) -> anyhow::Result<LabSpec> {
-    let name = file.display();
-    let size = std::fs::metadata(file).with_context(|| format!("{name}: cannot be read"))?.len();
-    if size > MAX_FILE {
-        bail!("{name}: {size} bytes are more than the {MAX_FILE} of a lab file");
-    }
-    let text = std::fs::read_to_string(file).with_context(|| format!("{name}: cannot be read as text"))?;
-    Ok(parse_lab_file(&name.to_string(), &text, login)?)
+    let text = output::read_bounded(file, MAX_FILE)?;
+    Ok(parse_lab_file(&file.display().to_string(), &text, login)?)
 }
 
 async fn up(installation: &Installation, spec: &LabSpec) -> anyhow::Result<ExitCode> {
@@ -142,7 +137,7 @@ async fn change(
 }
 
 /// A plan that was interrupted goes on to its end first; so does one that stopped with locks in its hand.
-async fn finish_earlier(engine: &Engine, subject: &str) -> anyhow::Result<()> {
+pub async fn finish_earlier(engine: &Engine, subject: &str) -> anyhow::Result<()> {
     let journal = engine.journal();
     let Some(latest) = journal.latest(subject).await? else { return Ok(()) };
     let holds = async || -> anyhow::Result<bool> {

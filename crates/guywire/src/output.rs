@@ -1,7 +1,8 @@
 //! How things are printed: tables for people, JSON for programs, errors for both.
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
+use anyhow::{Context, bail};
 use serde::Serialize;
 
 use crate::cli::Output;
@@ -48,6 +49,16 @@ pub fn list<T: Serialize>(output: Output, items: &[T], table: Table, none: &str)
         Output::Table => table.print(),
     }
     Ok(())
+}
+
+/// A text file that a person wrote, unless it is absurdly large.
+pub fn read_bounded(file: &Path, most: u64) -> anyhow::Result<String> {
+    let name = file.display();
+    let size = std::fs::metadata(file).with_context(|| format!("{name}: cannot be read"))?.len();
+    if size > most {
+        bail!("{name}: its {size} bytes are more than the {most} that such a file may have");
+    }
+    std::fs::read_to_string(file).with_context(|| format!("{name}: cannot be read as text"))
 }
 
 /// Tells what went wrong, with the causes beneath, and that it failed.

@@ -14,7 +14,7 @@ use super::{
     claim::{self, Claim, FILE},
     unreached,
 };
-use crate::{Infra, InfraError, InfraErrorKind, Progress};
+use crate::{Infra, InfraError, InfraErrorKind, Progress, ssh::Door};
 
 /// How often a claim that changes under us is looked at again.
 const ROUNDS: usize = 5;
@@ -68,7 +68,7 @@ impl Infra for Hosts {
     }
 
     async fn create(&self, fence: Fence, machine: &MachineSpec) -> Result<ObservedMachine, InfraError> {
-        let (host, door) = (self.host(&machine.name)?, self.door(&machine.name)?);
+        let (host, door) = (self.host(&machine.name)?, self.way_in(&machine.name)?);
         if !machine.volumes.is_empty() {
             return Err(no_volumes());
         }
@@ -101,7 +101,7 @@ impl Infra for Hosts {
         if self.inventory.host(machine).is_none() {
             return Ok(());
         }
-        let door = self.door(machine)?;
+        let door = self.way_in(machine)?;
         for _ in 0..ROUNDS {
             let found = claim::read(&self.pool, &door).await.map_err(unreached)?;
             let Some(claim) = found.claim.as_ref().filter(|claim| claim.installation == self.installation)
@@ -119,7 +119,7 @@ impl Infra for Hosts {
     }
 
     async fn power(&self, fence: Fence, machine: &MachineName, power: Power) -> Result<(), InfraError> {
-        let door = self.door(machine)?;
+        let door = self.way_in(machine)?;
         self.book.admit(&format!("machine {machine}"), fence)?;
         if power == Power::On {
             return self.pool.wait_ready(&door, REACH).await.map_err(unreached);
@@ -131,7 +131,7 @@ impl Infra for Hosts {
 
     async fn observe(&self) -> Result<Observed, InfraError> {
         let looks = self.inventory.hosts.iter().map(|host| async move {
-            let found = claim::read(&self.pool, &self.door(&host.name)?).await.map_err(unreached)?;
+            let found = claim::read(&self.pool, &self.way_in(&host.name)?).await.map_err(unreached)?;
             let ours = found.claim.filter(|claim| claim.installation == self.installation);
             Ok(ours.map(|claim| ObservedMachine {
                 spec: claim.machine,
@@ -181,6 +181,15 @@ impl Infra for Hosts {
 
     async fn release_address(&self, fence: Fence, name: &AddressName) -> Result<(), InfraError> {
         self.book.release(fence, name)
+    }
+
+    async fn door(&self, machine: &MachineName) -> Result<Door, InfraError> {
+        self.way_in(machine)
+    }
+
+    async fn close(&self, _fence: Fence) -> Result<(), InfraError> {
+        // The inventory is its owner's file; there is nothing of ours to forget.
+        Ok(())
     }
 }
 

@@ -51,8 +51,7 @@ impl Hosts {
         Self { inventory, pool, secrets, installation: installation.into(), book: Book::new(data) }
     }
 
-    /// The way into the host of a machine, for those who put something on it.
-    pub fn door(&self, machine: &MachineName) -> Result<Door, InfraError> {
+    fn way_in(&self, machine: &MachineName) -> Result<Door, InfraError> {
         let host = self.host(machine)?;
         let auth = match &host.login {
             HostLogin::KeyFile(file) => Auth::KeyFile(file.clone()),

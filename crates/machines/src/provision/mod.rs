@@ -9,7 +9,7 @@ mod planner;
 use std::sync::Arc;
 
 pub use handlers::{Machines, handlers};
-pub use planner::{PlanRefused, plan_down, plan_power, plan_remove, plan_up};
+pub use planner::{PlanRefused, plan_claim, plan_down, plan_power, plan_release, plan_remove, plan_up};
 
 use crate::{Infra, InfraError};
 

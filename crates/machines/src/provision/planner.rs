@@ -46,8 +46,12 @@ pub enum PlanRefused {
 fn listed(machines: &[MachineName]) -> String {
     match machines {
         [] => "are none".to_owned(),
-        names => format!("are {}", names.iter().map(MachineName::as_str).collect::<Vec<_>>().join(", ")),
+        names => format!("are {}", listed_names(names)),
     }
+}
+
+fn listed_names<'a>(names: impl IntoIterator<Item = &'a MachineName>) -> String {
+    names.into_iter().map(MachineName::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// All of `desired` made, started and answering; `None` if that is so already. Machines beyond it are
@@ -149,6 +153,52 @@ pub fn plan_down(infra: &str, observed: &Observed) -> Result<Plan, PlanRefused> 
     let networks = plan.task::<RemoveNetworks>(last, "networks", &named(infra, ())).after(before).add();
     plan.task::<Close>(last, "forget", &named(infra, ())).after([networks]).add();
     Ok(plan.build()?)
+}
+
+/// Machines made where no network or template is: existing hosts claimed, and each seen to let us in.
+pub fn plan_claim(
+    infra: &str,
+    machines: &[MachineSpec],
+    observed: &Observed,
+) -> Result<Option<Plan>, PlanRefused> {
+    let is_missing = |machine: &&MachineSpec| observed.machine(&machine.name).is_none();
+    let missing: Vec<&MachineSpec> = machines.iter().filter(is_missing).collect();
+    if missing.is_empty() {
+        return Ok(None);
+    }
+    let title = format!("claim {} of {infra}", listed_names(missing.iter().map(|machine| &machine.name)));
+    let mut plan = new_plan("hosts.claim", title, infra, Value::Null).on_failure(OnFailure::Undo);
+    let phase = plan.phase("machines");
+    for machine in missing {
+        let scope = machine_scope(&mut plan, infra, &machine.name);
+        let input = named(infra, machine.name.clone());
+        let ready =
+            plan.task::<AwaitReady>(phase, format!("{} ready", machine.name), &input).within(scope).add();
+        let input = named(infra, machine.clone());
+        let claim = plan.task::<CreateMachine>(phase, format!("{} claim", machine.name), &input);
+        claim.after([ready]).within(scope).uses(STARTING).add();
+    }
+    Ok(Some(plan.build()?))
+}
+
+/// Machines given back; those that are not ours any more are left out.
+pub fn plan_release(
+    infra: &str,
+    machines: &[MachineName],
+    observed: &Observed,
+) -> Result<Option<Plan>, PlanRefused> {
+    let ours: Vec<&MachineName> =
+        machines.iter().filter(|machine| observed.machine(machine).is_some()).collect();
+    if ours.is_empty() {
+        return Ok(None);
+    }
+    let title = format!("release {} of {infra}", listed_names(ours.iter().copied()));
+    let mut plan = new_plan("hosts.release", title, infra, Value::Null);
+    let phase = plan.phase("machines");
+    for machine in ours {
+        destroy(&mut plan, phase, infra, machine);
+    }
+    Ok(Some(plan.build()?))
 }
 
 /// One machine destroyed; volumes and networks stay.
