@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use guywire_model::LabName;
+use guywire_model::{Egress, LabName};
 
 use super::cgroup::Layout;
 use super::disk;
@@ -79,16 +79,18 @@ fn sweep_kernel(id: &DataId) -> Result<Swept> {
         link::remove(name)?;
     }
     swept.links = links;
-    let mut ways_out = false;
+    let mut egress = Egress::None;
     for (table, out) in firewall::tables()? {
         if let Some(lab) = id.lab_of_table(&table) {
             firewall::remove(&lab)?;
             swept.tables.push(table);
-            ways_out |= out;
+            if out {
+                egress = Egress::Nat;
+            }
         }
     }
-    if ways_out {
-        network::stop_forwarding()?;
+    if !swept.tables.is_empty() {
+        network::stop_forwarding(egress)?;
     }
     Ok(swept)
 }
