@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
-use guywire_model::LabName;
+use guywire_model::{Egress, LabName};
 
 use super::cgroup::Layout;
 use super::disk;
 use super::error::{Result, while_doing};
 use super::ident::{DataId, LabId};
 use super::{firewall, link, network};
+use crate::InfraErrorKind;
 
 /// What a sweep took away.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,7 +59,11 @@ fn sweep_kernel(id: &DataId) -> Result<Swept> {
     for name in &links {
         link::down(name)?;
     }
-    let layout = Layout::of_host()?;
+    let layout = match Layout::of_host() {
+        // Where no machine can run, none is left.
+        Err(error) if error.kind == InfraErrorKind::Unsupported => Layout(Vec::new()),
+        other => other?,
+    };
     for (lab, machine) in layout.machines()? {
         if let Some(lab) = id.lab_of(&lab) {
             let cgroup = layout.machine(&lab, &machine);
@@ -74,16 +79,18 @@ fn sweep_kernel(id: &DataId) -> Result<Swept> {
         link::remove(name)?;
     }
     swept.links = links;
-    let mut ways_out = false;
+    let mut egress = Egress::None;
     for (table, out) in firewall::tables()? {
         if let Some(lab) = id.lab_of_table(&table) {
             firewall::remove(&lab)?;
             swept.tables.push(table);
-            ways_out |= out;
+            if out {
+                egress = Egress::Nat;
+            }
         }
     }
-    if ways_out {
-        network::stop_forwarding()?;
+    if !swept.tables.is_empty() {
+        network::stop_forwarding(egress)?;
     }
     Ok(swept)
 }
