@@ -112,8 +112,8 @@ impl Reader<'_> {
             if let Some(net) = v4.filter(|net| !(16..=28).contains(&net.prefix_len())) {
                 return self.at(line, format!("site {name}: {net} must be a /16 to a /28"));
             }
-            if let Some(net) = v6.filter(|net| net.prefix_len() > 112) {
-                return self.at(line, format!("site {name}: {net} must be a /112 or larger"));
+            if let Some(net) = v6.filter(|net| net.prefix_len() > 96) {
+                return self.at(line, format!("site {name}: {net} must be a /96 or larger"));
             }
             let site = SiteSpec { name: name.clone(), v4: v4.map(|n| n.trunc()), v6: v6.map(|n| n.trunc()) };
             if let Some(other) = sites.iter().find(|other| site.overlaps(other)) {
