@@ -331,10 +331,10 @@ async fn a_hung_machine_is_noticed_and_delays_nobody_else() {
         let (pool, door) = (pool.clone(), hung_door.clone());
         async move { pool.exec(&door, ExecRequest::argv(["true"])).await }
     });
-    for _ in 0..20 {
+    for _ in 0..10 {
         pool.exec(&well_door, ExecRequest::argv(["true"])).await.unwrap();
     }
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(!waiting.is_finished(), "the others were done long before: {:?}", start.elapsed());
     // A stopped server still gets its connections from the kernel, so the second try hangs in the
     // handshake: all of it is bounded.
     let error = waiting.await.unwrap().unwrap_err();
