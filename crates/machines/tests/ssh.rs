@@ -41,6 +41,12 @@ impl Sshd {
         fs::write(path("shadow"), format!("root:{}:19000:0:99999:7:::\nsshd:!:19000::::::\n", hash.unwrap()))
             .unwrap();
         fs::set_permissions(path("shadow"), fs::Permissions::from_mode(0o600)).unwrap();
+        // A home and a shell without anybody's start-up files, which could run for long.
+        let users = fs::read_to_string("/etc/passwd").unwrap();
+        let others: String =
+            users.lines().filter(|line| !line.starts_with("root:")).flat_map(|line| [line, "\n"]).collect();
+        fs::write(path("passwd"), format!("root:x:0:0:root:{}:/bin/sh\n{others}", dir.path().display()))
+            .unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nPidFile none\nAuthorizedKeysFile {}\n\
@@ -49,9 +55,9 @@ impl Sshd {
             path("authorized")
         );
         fs::write(path("config"), config).unwrap();
-        let script = r#"mount --bind "$1" /etc/shadow && exec /usr/sbin/sshd -D -e -f "$2""#;
+        let script = r#"mount --bind "$1/shadow" /etc/shadow && mount --bind "$1/passwd" /etc/passwd && exec /usr/sbin/sshd -D -e -f "$1/config""#;
         let child = Command::new("unshare")
-            .args(["--mount", "sh", "-c", script, "sh", &path("shadow"), &path("config")])
+            .args(["--mount", "sh", "-c", script, "sh", &dir.path().display().to_string()])
             .stderr(fs::File::create(path("log")).unwrap())
             .stdin(Stdio::null())
             .spawn()
@@ -331,10 +337,10 @@ async fn a_hung_machine_is_noticed_and_delays_nobody_else() {
         let (pool, door) = (pool.clone(), hung_door.clone());
         async move { pool.exec(&door, ExecRequest::argv(["true"])).await }
     });
-    for _ in 0..20 {
+    for _ in 0..10 {
         pool.exec(&well_door, ExecRequest::argv(["true"])).await.unwrap();
     }
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(!waiting.is_finished(), "the others were done long before: {:?}", start.elapsed());
     // A stopped server still gets its connections from the kernel, so the second try hangs in the
     // handshake: all of it is bounded.
     let error = waiting.await.unwrap().unwrap_err();

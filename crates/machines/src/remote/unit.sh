@@ -193,7 +193,7 @@ run_script() { # ATTEMPT LIMIT
     fi
     rm -f "$base.tail" "$base.pipe"
     sync "$out"
-    if [ -n "$stopped" ]; then why=stopped; else why=done; fi
+    if [ -n "$stopped" ]; then why=stopped; else why='done'; fi
     finish "$1" "$code" "$why"
 }
 

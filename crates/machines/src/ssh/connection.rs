@@ -31,6 +31,8 @@ const KEEPALIVE: Duration = Duration::from_secs(2);
 const KEEPALIVE_MAX: usize = 3;
 /// What `sshd` allows on one connection is 10 by default (`MaxSessions`).
 const CHANNELS: usize = 9;
+/// When a server that opens no channel is taken at its word.
+const LAST_PAUSE: Duration = Duration::from_millis(320);
 /// Of those, how many may wait for output for long, so that others always get their turn.
 const LONG_CHANNELS: usize = 6;
 
@@ -99,6 +101,20 @@ impl Connection {
         for semaphore in long.then_some(&self.long_channels).into_iter().chain([&self.channels]) {
             permits.push(Arc::clone(semaphore).acquire_owned().await.expect("never closed"));
         }
+        let mut pause = Duration::from_millis(20);
+        loop {
+            match self.open_channel(door).await {
+                // A server may need a moment to count a channel as closed that we have seen closing.
+                Err(error) if error.kind == SshErrorKind::Protocol && pause < LAST_PAUSE => {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                result => return result.map(|channel| Slot { channel, permits }),
+            }
+        }
+    }
+
+    async fn open_channel(self: &Arc<Self>, door: &Door) -> Result<Channel<Msg>, SshError> {
         // In a task of its own, so that a caller who goes away in the middle leaves no channel behind
         // that nobody closes.
         let (sender, receiver) = oneshot::channel();
@@ -112,7 +128,7 @@ impl Connection {
             }
         });
         match receiver.await {
-            Ok(Ok(Ok(channel))) => Ok(Slot { channel, permits }),
+            Ok(Ok(Ok(channel))) => Ok(channel),
             Ok(Ok(Err(error @ russh::Error::ChannelOpenFailure(_)))) => {
                 let message = "it opens no more channels; raise MaxSessions in its sshd_config to 10 or more";
                 Err(SshError::new(SshErrorKind::Protocol, door, message).because(error))

@@ -17,6 +17,9 @@ use super::{
 const TRIES: u32 = 3;
 /// The pause after the first of them; it doubles.
 const PAUSE: Duration = Duration::from_millis(150);
+/// The longest that one try waits for a first packet while a machine starts. After a second the kernel
+/// repeats its own, ever more rarely: a new try is sooner there.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a machine that starts may refuse to let us in: its keys may come later than its sshd.
 const LET_IN: Duration = Duration::from_secs(15);
 
@@ -56,11 +59,7 @@ impl Pool {
             let error = match timeout(left, self.once(door, patience)).await {
                 Ok(Ok(_)) => return Ok(()),
                 Ok(Err(error)) => error,
-                Err(_) => SshError::new(
-                    SshErrorKind::Unreachable,
-                    door,
-                    "it accepts connections and lets nobody in yet",
-                ),
+                Err(_) => SshError::new(SshErrorKind::Unreachable, door, "the last try came to no end"),
             };
             let may_come =
                 error.retry() || (error.kind == SshErrorKind::AuthFailed && start.elapsed() < LET_IN);
@@ -80,7 +79,7 @@ impl Pool {
             }
             sleep(pause).await;
             pause = (pause * 5 / 4).min(Duration::from_millis(500));
-            patience = (patience * 3 / 2).min(connection::CONNECT);
+            patience = (patience * 3 / 2).min(LONGEST_PATIENCE);
         }
     }
 
