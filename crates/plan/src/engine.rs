@@ -201,6 +201,7 @@ impl Engine {
         if let Err(missing) = self.runnable(&plan, &view) {
             return self.replan(lease, &plan, missing).await;
         }
+        let plan = Arc::new(plan);
         let run = Run::new(&self.journal, &self.handlers, &self.options, lease, &plan, view);
         Ok(Executed::Ended(run.drive().await?))
     }

@@ -2,7 +2,8 @@
 //!
 //! The loop is: fold in what has ended, decide, commit all of it at once, then start what was committed
 //! as started. Nothing acts before its start is on disk, and a task's success and the start of those that
-//! waited for it share a commit.
+//! waited for it share a commit. While one commit is under way the next one gathers, so that the disk and
+//! the tasks never wait for each other.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::{
@@ -33,11 +35,14 @@ pub(crate) struct Run<'a> {
     handlers: &'a Handlers,
     options: &'a Options,
     lease: &'a Lease,
-    plan: &'a Plan,
+    plan: &'a Arc<Plan>,
     view: PlanView,
     schedule: Schedule<'a>,
     /// Events that have been folded in and are not yet committed.
     batch: Batch,
+    /// Attempts that begin when that commit is done.
+    prepared: Vec<Attempt>,
+    commit: Option<Commit<'a>>,
     attempts: JoinSet<EventKind>,
     stops: BTreeMap<TaskIndex, CancellationToken>,
     lease_until: watch::Receiver<Instant>,
@@ -45,8 +50,16 @@ pub(crate) struct Run<'a> {
     speak: mpsc::UnboundedSender<(TaskIndex, u32, String)>,
     /// Trees that wait for another plan's lock, and who was seen to hold it.
     waiting: BTreeSet<ScopeIndex>,
+    /// A task has failed for good.
+    failed: bool,
     /// The way back has been entered (scopes are left or all is undone).
     unwinding: bool,
+}
+
+/// A commit under way, and what begins when it is done.
+struct Commit<'a> {
+    append: BoxFuture<'a, Result<(), JournalError>>,
+    attempts: Vec<Attempt>,
 }
 
 /// What the keeper of the lease tells the loop.
@@ -61,11 +74,14 @@ impl<'a> Run<'a> {
         handlers: &'a Handlers,
         options: &'a Options,
         lease: &'a Lease,
-        plan: &'a Plan,
+        plan: &'a Arc<Plan>,
         view: PlanView,
     ) -> Self {
         let (speak, words) = mpsc::unbounded_channel();
         let schedule = Schedule::forward(plan, &view);
+        let is_failed =
+            |state: &TaskState| matches!(state, TaskState::Failed { .. } | TaskState::Blocked { .. });
+        let failed = view.tasks.iter().any(|task| is_failed(&task.state));
         let (_, lease_until) = watch::channel(lease.until);
         Self {
             journal,
@@ -76,12 +92,15 @@ impl<'a> Run<'a> {
             view,
             schedule,
             batch: Batch::default(),
+            prepared: Vec::new(),
+            commit: None,
             attempts: JoinSet::new(),
             stops: BTreeMap::new(),
             lease_until,
             words,
             speak,
             waiting: BTreeSet::new(),
+            failed,
             unwinding: false,
         }
     }
@@ -110,16 +129,12 @@ impl<'a> Run<'a> {
         loop {
             self.decide();
             let start = self.enter_trees().await?;
-            if self.view.state.is_active()
-                && self.schedule.running() == 0
-                && start.tasks.is_empty()
-                && self.all_done()
-            {
+            let idle = self.commit.is_none() && self.schedule.running() == 0 && start.tasks.is_empty();
+            if idle && self.all_done() {
                 return self.end().await;
             }
-            let attempts = self.prepare(&start);
-            self.commit().await?;
-            self.launch(attempts);
+            self.prepare(&start);
+            self.begin_commit();
             self.wait(&start, notices).await?;
         }
     }
@@ -137,13 +152,40 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn commit(&mut self) -> Result<(), JournalError> {
+    /// Sends what has gathered to the journal, unless a commit is under way.
+    fn begin_commit(&mut self) {
         self.hear();
-        if !self.batch.events.is_empty() {
-            let batch = std::mem::take(&mut self.batch);
-            self.journal.append(self.lease, &batch).await?;
+        if self.commit.is_some() || self.batch.events.is_empty() {
+            return;
+        }
+        let (batch, attempts) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.prepared));
+        let (journal, lease) = (self.journal, self.lease);
+        let append = async move { journal.append(lease, &batch).await };
+        self.commit = Some(Commit { append: append.boxed(), attempts });
+    }
+
+    /// Waits for the commit that is under way; what it has recorded as started begins.
+    async fn finish_commit(&mut self) -> Result<(), JournalError> {
+        if let Some(commit) = &mut self.commit {
+            (&mut commit.append).await?;
+            self.committed();
         }
         Ok(())
+    }
+
+    fn committed(&mut self) {
+        for attempt in self.commit.take().map(|commit| commit.attempts).unwrap_or_default() {
+            let task = self.plan.task(attempt.context.task);
+            let handler = self.handlers.get(&task.handler).expect("checked before the run began");
+            self.attempts.spawn(attempt.run(handler));
+        }
+    }
+
+    /// Everything gathered so far is on disk when this returns.
+    async fn commit_all(&mut self) -> Result<(), JournalError> {
+        self.finish_commit().await?;
+        self.begin_commit();
+        self.finish_commit().await
     }
 
     fn cancel(&mut self, cancel: Cancel) {
@@ -165,17 +207,23 @@ impl<'a> Run<'a> {
             self.batch.state = Some(self.view.state);
         }
         let stopping = matches!(self.view.state, PlanState::Stopping | PlanState::Undoing);
-        let unknown = self.plan_tasks().any(|task| {
-            let view = self.view.task(task);
-            view.state == TaskState::Unknown && !view.undoing
-        });
-        if stopping && !self.unwinding && self.schedule.running() == 0 && !unknown {
+        let unknown = || {
+            self.plan_tasks().any(|task| {
+                let view = self.view.task(task);
+                view.state == TaskState::Unknown && !view.undoing
+            })
+        };
+        if stopping && !self.unwinding && self.schedule.running() == 0 && !unknown() {
             self.unwinding = true;
             self.schedule = Schedule::backward(self.plan, &self.to_undo());
         }
     }
 
     fn reason_to_stop(&self) -> Option<(String, Then)> {
+        // Asked at every turn, so the common answer must not cost a walk over ten thousand tasks.
+        if !self.failed && self.view.cancel.is_none() {
+            return None;
+        }
         let failed = self.plan_tasks().find_map(|task| match &self.view.task(task).state {
             TaskState::Failed { reason } | TaskState::Blocked { reason } => Some((task, reason)),
             _ => None,
@@ -243,7 +291,7 @@ impl<'a> Run<'a> {
             return Ok(start);
         }
         // What the entry depends on is committed before it.
-        self.commit().await?;
+        self.commit_all().await?;
         let mut entered = false;
         for tree in start.trees.clone() {
             let resources = self.plan.resources(tree);
@@ -291,9 +339,8 @@ impl<'a> Run<'a> {
     }
 
     /// Records the starts and makes the attempts, which begin only after the commit.
-    fn prepare(&mut self, start: &Start) -> Vec<Attempt> {
+    fn prepare(&mut self, start: &Start) {
         let direction = self.schedule.direction();
-        let mut attempts = Vec::with_capacity(start.tasks.len());
         for index in &start.tasks {
             let task = self.plan.task(*index);
             let attempt = self.view.next_attempt(*index, direction == Direction::Backward);
@@ -325,21 +372,13 @@ impl<'a> Run<'a> {
                 spoken: Arc::new(AtomicUsize::new(0)),
             };
             let failures = self.view.task(*index).failures;
-            attempts.push(Attempt {
-                task: task.clone(),
+            self.prepared.push(Attempt {
+                plan: Arc::clone(self.plan),
                 context,
                 direction,
                 failures,
                 only_finish: stopping,
             });
-        }
-        attempts
-    }
-
-    fn launch(&mut self, attempts: Vec<Attempt>) {
-        for attempt in attempts {
-            let handler = self.handlers.get(&attempt.task.handler).expect("checked before the run began");
-            self.attempts.spawn(attempt.run(handler));
         }
     }
 
@@ -355,7 +394,17 @@ impl<'a> Run<'a> {
             Duration::try_from(pause).unwrap_or(Duration::ZERO).max(Duration::from_millis(1))
         });
         let pause = [locks, retry].into_iter().flatten().min().unwrap_or(Duration::from_hours(1));
+        let commit = async {
+            match &mut self.commit {
+                Some(commit) => (&mut commit.append).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            appended = commit => {
+                appended?;
+                self.committed();
+            }
             Some(ended) = self.attempts.join_next() => self.ended(ended),
             Some(notice) = notices.recv() => match notice {
                 Notice::Cancel(cancel) => self.cancel(cancel),
@@ -378,6 +427,7 @@ impl<'a> Run<'a> {
         let task = event.task().expect("attempts end with an event of their task");
         self.stops.remove(&task);
         self.hear();
+        self.failed |= matches!(event, EventKind::TaskFailed { retry_ms: None, .. });
         let done = matches!(event, EventKind::TaskSucceeded { .. } | EventKind::UndoSucceeded { .. });
         self.record(event);
         if done {
@@ -453,7 +503,7 @@ impl<'a> Run<'a> {
         self.leave_inherited().await?;
         self.record(EventKind::PlanEnded { state, reason: reason.clone() });
         self.batch.state = Some(state);
-        self.commit().await?;
+        self.commit_all().await?;
         Ok(Outcome { plan: self.lease.plan, state, reason })
     }
 

@@ -27,13 +27,14 @@ CREATE UNIQUE INDEX plan_subject ON plan (subject)
     WHERE subject IS NOT NULL AND state IN ('ready', 'running', 'stopping', 'undoing');
 CREATE INDEX plan_active ON plan (id) WHERE state IN ('ready', 'running', 'stopping', 'undoing');
 
+-- One row for each commit: the events that it recorded, as a JSON array, and the number of the last.
 CREATE TABLE event (
-    seq   BIGINT PRIMARY KEY,
-    plan  BIGINT NOT NULL REFERENCES plan (id),
-    at_ms BIGINT NOT NULL,
-    body  TEXT NOT NULL
+    last   BIGINT PRIMARY KEY,
+    plan   BIGINT NOT NULL REFERENCES plan (id),
+    at_ms  BIGINT NOT NULL,
+    bodies TEXT NOT NULL
 );
-CREATE INDEX event_plan ON event (plan, seq);
+CREATE INDEX event_plan ON event (plan, last);
 
 CREATE TABLE lock (
     resource TEXT PRIMARY KEY,

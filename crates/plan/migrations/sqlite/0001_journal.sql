@@ -24,14 +24,16 @@ CREATE TABLE plan (
 CREATE UNIQUE INDEX plan_subject ON plan (subject)
     WHERE subject IS NOT NULL AND state IN ('ready', 'running', 'stopping', 'undoing');
 
--- The ordered stream. One writer at a time gives numbers in the order of commits, without gaps.
+-- The ordered stream, one row for each commit: the events that it recorded, as a JSON array, and the number
+-- of the last of them. Rows are never deleted and there is one writer at a time, so numbers are in the
+-- order of commits and without gaps.
 CREATE TABLE event (
-    seq   INTEGER PRIMARY KEY AUTOINCREMENT,
-    plan  INTEGER NOT NULL REFERENCES plan (id),
-    at_ms INTEGER NOT NULL,
-    body  TEXT NOT NULL
+    last   INTEGER PRIMARY KEY,
+    plan   INTEGER NOT NULL REFERENCES plan (id),
+    at_ms  INTEGER NOT NULL,
+    bodies TEXT NOT NULL
 ) STRICT;
-CREATE INDEX event_plan ON event (plan, seq);
+CREATE INDEX event_plan ON event (plan, last);
 
 CREATE TABLE lock (
     resource TEXT PRIMARY KEY,

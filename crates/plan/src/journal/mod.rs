@@ -107,7 +107,7 @@ pub struct Lease {
 /// What one transaction records.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Events, in order.
+    /// Events, in order; at least one.
     pub events: Vec<EventKind>,
     /// The plan's new state.
     pub state: Option<PlanState>,
@@ -185,14 +185,31 @@ impl HeaderRow {
     }
 }
 
-fn parse_event(place: &str, seq: i64, plan: i64, at_ms: i64, body: &str) -> Result<Event, JournalError> {
-    let corrupt = |what: String| JournalError::corrupt(place, format!("event {seq}: {what}"));
-    Ok(Event {
-        seq: Cursor(seq),
-        plan: PlanId(plan),
-        at: Timestamp::from_millisecond(at_ms).map_err(|error| corrupt(error.to_string()))?,
-        kind: serde_json::from_str(body).map_err(|error| corrupt(error.to_string()))?,
-    })
+/// What one commit recorded: the number of its last event, the plan, the time, the events.
+type EventRow = (i64, i64, i64, String);
+
+/// The events of these commits that come after `after`, at most `limit`.
+fn parse_events(
+    place: &str,
+    rows: Vec<EventRow>,
+    after: Cursor,
+    limit: u32,
+) -> Result<Vec<Event>, JournalError> {
+    let mut events = Vec::new();
+    for (last, plan, at_ms, bodies) in rows {
+        let corrupt = |what: String| JournalError::corrupt(place, format!("events up to {last}: {what}"));
+        let at = Timestamp::from_millisecond(at_ms).map_err(|error| corrupt(error.to_string()))?;
+        let kinds: Vec<EventKind> =
+            serde_json::from_str(&bodies).map_err(|error| corrupt(error.to_string()))?;
+        let first = last + 1 - i64::try_from(kinds.len()).map_err(|error| corrupt(error.to_string()))?;
+        let numbered = (first..).zip(kinds).filter(|(seq, _)| *seq > after.0);
+        events.extend(numbered.map(|(seq, kind)| Event { seq: Cursor(seq), plan: PlanId(plan), at, kind }));
+        if events.len() >= limit as usize {
+            events.truncate(limit as usize);
+            break;
+        }
+    }
+    Ok(events)
 }
 
 fn to_json<T: Serialize>(value: &T) -> String {

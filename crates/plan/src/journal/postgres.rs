@@ -9,6 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use serde::Serialize;
 use sqlx::{
     FromRow, PgConnection, PgPool, Row,
     postgres::{PgConnectOptions, PgListener, PgPoolOptions, PgRow},
@@ -17,7 +18,7 @@ use tokio::sync::watch;
 
 use super::sqlite::{check_state, millis};
 use super::{
-    Batch, HeaderRow, HeldLock, Journal, JournalError, JournalErrorKind, Lease, PlanHeader, parse_event,
+    Batch, HeaderRow, HeldLock, Journal, JournalError, JournalErrorKind, Lease, PlanHeader, parse_events,
     to_json,
 };
 use crate::{Cancel, Cursor, Event, EventKind, ExecutorId, Fence, Plan, PlanId, PlanState};
@@ -198,8 +199,9 @@ impl Journal for PostgresJournal {
         after: Cursor,
         limit: u32,
     ) -> Result<Vec<Event>, JournalError> {
-        let rows: Vec<(i64, i64, i64, String)> = sqlx::query_as(
-            "SELECT seq, plan, at_ms, body FROM event WHERE seq > $1 AND ($3::bigint IS NULL OR plan = $3) ORDER BY seq LIMIT $2",
+        let rows = sqlx::query_as(
+            "SELECT last, plan, at_ms, bodies FROM event \
+             WHERE last > $1 AND ($3::bigint IS NULL OR plan = $3) ORDER BY last LIMIT $2",
         )
         .bind(after.0)
         .bind(i64::from(limit))
@@ -207,7 +209,7 @@ impl Journal for PostgresJournal {
         .fetch_all(&self.pool)
         .await
         .map_err(|error| self.fail(error))?;
-        rows.into_iter().map(|(seq, plan, at, body)| parse_event(&self.place, seq, plan, at, &body)).collect()
+        parse_events(&self.place, rows, after, limit)
     }
 
     async fn changed(&self, after: Cursor, patience: Duration) -> Result<(), JournalError> {
@@ -320,7 +322,7 @@ impl Journal for PostgresJournal {
     async fn append(&self, lease: &Lease, batch: &Batch) -> Result<(), JournalError> {
         let fail = |error| self.fail(error);
         let mut transaction = self.pool.begin().await.map_err(fail)?;
-        if insert_events(&mut transaction, lease, &batch.events).await.map_err(fail)? == 0 {
+        if !insert_events(&mut transaction, lease, &batch.events).await.map_err(fail)? {
             return Err(JournalError::lost(&self.place, lease.plan));
         }
         for resource in &batch.unlock {
@@ -371,7 +373,7 @@ impl Journal for PostgresJournal {
         lock_journal(&mut transaction).await.map_err(fail)?;
         let by = insert_plan(&mut transaction, plan).await.map_err(fail)?;
         let event = EventKind::PlanSuperseded { by, reason: reason.to_owned() };
-        if insert_events(&mut transaction, lease, &[event]).await.map_err(fail)? == 0 {
+        if !insert_events(&mut transaction, lease, &[event]).await.map_err(fail)? {
             return Err(JournalError::lost(&self.place, lease.plan));
         }
         sqlx::query("UPDATE lock SET plan = $2 WHERE plan = $1")
@@ -505,13 +507,23 @@ async fn insert_wish(
     plan: PlanId,
     event: &EventKind,
 ) -> Result<(), sqlx::Error> {
+    insert_row(connection, plan, &[event]).await
+}
+
+/// One commit's events under the next numbers of the stream.
+async fn insert_row<E: Serialize>(
+    connection: &mut PgConnection,
+    plan: PlanId,
+    events: &[E],
+) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "WITH number AS (UPDATE journal SET last_event = last_event + 1 RETURNING last_event) \
-         INSERT INTO event (seq, plan, at_ms, body) \
-         SELECT last_event, $1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, $2 FROM number",
+        "WITH number AS (UPDATE journal SET last_event = last_event + $1 RETURNING last_event) \
+         INSERT INTO event (last, plan, at_ms, bodies) \
+         SELECT last_event, $2, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, $3 FROM number",
     )
+    .bind(i64::try_from(events.len()).unwrap_or(i64::MAX))
     .bind(plan.0)
-    .bind(to_json(event))
+    .bind(to_json(&events))
     .execute(connection)
     .await
     .map(drop)
@@ -523,8 +535,7 @@ async fn insert_events(
     connection: &mut PgConnection,
     lease: &Lease,
     events: &[EventKind],
-) -> Result<u64, sqlx::Error> {
-    let bodies: Vec<String> = events.iter().map(to_json).collect();
+) -> Result<bool, sqlx::Error> {
     let held: Option<i64> = sqlx::query_scalar(
         "SELECT id FROM plan WHERE id = $1 AND owner = $2 AND fence = $3 AND lease_until > clock_timestamp() FOR UPDATE",
     )
@@ -533,19 +544,8 @@ async fn insert_events(
     .bind(lease.fence.0.cast_signed())
     .fetch_optional(&mut *connection)
     .await?;
-    if held.is_none() {
-        return Ok(0);
+    if held.is_some() {
+        insert_row(connection, lease.plan, events).await?;
     }
-    let done = sqlx::query(
-        "WITH number AS (UPDATE journal SET last_event = last_event + cardinality($2::text[]) RETURNING last_event) \
-         INSERT INTO event (seq, plan, at_ms, body) \
-         SELECT last_event - cardinality($2::text[]) + one.place, $1, \
-                (extract(epoch FROM clock_timestamp()) * 1000)::bigint, one.body \
-         FROM number, unnest($2::text[]) WITH ORDINALITY AS one (body, place)",
-    )
-    .bind(lease.plan.0)
-    .bind(&bodies)
-    .execute(connection)
-    .await?;
-    Ok(done.rows_affected())
+    Ok(held.is_some())
 }

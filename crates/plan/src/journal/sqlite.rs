@@ -28,7 +28,7 @@ use sqlx::{
 use tokio::sync::{Mutex, Notify};
 
 use super::{
-    Batch, HeaderRow, HeldLock, Journal, JournalError, JournalErrorKind, Lease, PlanHeader, parse_event,
+    Batch, HeaderRow, HeldLock, Journal, JournalError, JournalErrorKind, Lease, PlanHeader, parse_events,
     to_json,
 };
 use crate::{Cancel, Cursor, Event, EventKind, ExecutorId, Fence, Plan, PlanId, PlanState};
@@ -263,27 +263,27 @@ impl Journal for SqliteJournal {
     ) -> Result<Vec<Event>, JournalError> {
         let query = match plan {
             Some(_) => {
-                "SELECT seq, plan, at_ms, body FROM event WHERE plan = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2"
+                "SELECT last, plan, at_ms, bodies FROM event WHERE plan = ?3 AND last > ?1 ORDER BY last LIMIT ?2"
             }
             None => {
-                "SELECT seq, plan, at_ms, body FROM event WHERE seq > ?1 AND ?3 IS NULL ORDER BY seq LIMIT ?2"
+                "SELECT last, plan, at_ms, bodies FROM event WHERE last > ?1 AND ?3 IS NULL ORDER BY last LIMIT ?2"
             }
         };
-        let rows: Vec<(i64, i64, i64, String)> = sqlx::query_as(query)
+        let rows = sqlx::query_as(query)
             .bind(after.0)
             .bind(i64::from(limit))
             .bind(plan.map(|plan| plan.0))
             .fetch_all(&self.readers)
             .await
             .map_err(|error| self.fail(error))?;
-        rows.into_iter().map(|(seq, plan, at, body)| parse_event(&self.place, seq, plan, at, &body)).collect()
+        parse_events(&self.place, rows, after, limit)
     }
 
     async fn changed(&self, after: Cursor, patience: Duration) -> Result<(), JournalError> {
         let deadline = Instant::now() + patience;
         loop {
             let written = self.written.notified();
-            let last: Option<i64> = sqlx::query_scalar("SELECT max(seq) FROM event")
+            let last: Option<i64> = sqlx::query_scalar("SELECT max(last) FROM event")
                 .fetch_one(&self.readers)
                 .await
                 .map_err(|error| self.fail(error))?;
@@ -403,16 +403,14 @@ impl Journal for SqliteJournal {
         let mut writer = self.writer.lock().await;
         if batch.state.is_none() && batch.lock.is_empty() && batch.unlock.is_empty() {
             // The common case is one statement, which is a transaction of its own.
-            let rows = insert_events(&mut writer, lease, &self.boot, &batch.events).await.map_err(fail)?;
-            if rows == 0 && !batch.events.is_empty() {
+            if !insert_events(&mut writer, lease, &self.boot, &batch.events).await.map_err(fail)? {
                 return Err(JournalError::lost(&self.place, lease.plan));
             }
             self.committed();
             return Ok(());
         }
         let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(fail)?;
-        let rows = insert_events(&mut transaction, lease, &self.boot, &batch.events).await.map_err(fail)?;
-        if rows == 0 {
+        if !insert_events(&mut transaction, lease, &self.boot, &batch.events).await.map_err(fail)? {
             return Err(JournalError::lost(&self.place, lease.plan));
         }
         for resource in &batch.unlock {
@@ -463,7 +461,7 @@ impl Journal for SqliteJournal {
             .map_err(fail)?;
         let by = insert_plan(&mut transaction, plan).await.map_err(fail)?;
         let event = EventKind::PlanSuperseded { by, reason: reason.to_owned() };
-        if insert_events(&mut transaction, lease, &self.boot, &[event]).await.map_err(fail)? == 0 {
+        if !insert_events(&mut transaction, lease, &self.boot, &[event]).await.map_err(fail)? {
             return Err(JournalError::lost(&self.place, lease.plan));
         }
         sqlx::query("UPDATE lock SET plan = ?2 WHERE plan = ?1")
@@ -617,10 +615,11 @@ async fn insert_wish(
     event: &EventKind,
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "INSERT INTO event (plan, at_ms, body) VALUES (?1, CAST(unixepoch('subsec') * 1000 AS INTEGER), ?2)",
+        "INSERT INTO event (last, plan, at_ms, bodies) \
+         VALUES ((SELECT coalesce(max(last), 0) FROM event) + 1, ?1, CAST(unixepoch('subsec') * 1000 AS INTEGER), ?2)",
     )
     .bind(plan.0)
-    .bind(to_json(event))
+    .bind(to_json(&[event]))
     .execute(connection)
     .await?;
     Ok(())
@@ -632,13 +631,13 @@ async fn insert_events(
     lease: &Lease,
     boot: &str,
     events: &[EventKind],
-) -> Result<u64, sqlx::Error> {
+) -> Result<bool, sqlx::Error> {
     let done = sqlx::query(
-        "INSERT INTO event (plan, at_ms, body) \
-         SELECT plan.id, CAST(unixepoch('subsec') * 1000 AS INTEGER), one.value \
-         FROM plan, json_each(?1) one \
-         WHERE plan.id = ?2 AND owner = ?3 AND fence = ?4 AND lease_boot = ?5 AND lease_until > ?6 ORDER BY one.key",
+        "INSERT INTO event (last, plan, at_ms, bodies) \
+         SELECT (SELECT coalesce(max(last), 0) FROM event) + ?1, id, CAST(unixepoch('subsec') * 1000 AS INTEGER), ?2 \
+         FROM plan WHERE id = ?3 AND owner = ?4 AND fence = ?5 AND lease_boot = ?6 AND lease_until > ?7",
     )
+    .bind(i64::try_from(events.len()).unwrap_or(i64::MAX))
     .bind(to_json(&events))
     .bind(lease.plan.0)
     .bind(&lease.owner.0)
@@ -647,7 +646,7 @@ async fn insert_events(
     .bind(boot_ms())
     .execute(connection)
     .await?;
-    Ok(done.rows_affected())
+    Ok(done.rows_affected() == 1)
 }
 
 /// Milliseconds since the host booted, suspended time included.
