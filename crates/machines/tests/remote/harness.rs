@@ -2,68 +2,116 @@
 //! where they come from.
 
 use std::{
-    process::Command,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU32, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use guywire_machines::{
+    Infra,
     remote::{UnitExit, UnitRequest, UnitState, Units},
     ssh::{Auth, Door, ExecRequest, HostKey, KnownHosts, Pool},
 };
+use guywire_model::{Egress, MachineName, Power};
 use guywire_plan::Fence;
 use guywire_secrets::Masker;
 use tokio_util::sync::CancellationToken;
 
+use crate::lab::{FENCE, World};
+
 /// One machine and its power switch.
 pub struct TestMachine {
     pub door: Door,
+    lab: Option<Arc<TestLab>>,
 }
 
-/// At least four machines. The first is for everything, the second may be slowed down, the third's
-/// power may be cut, and from the fourth all that is ours may be removed.
+/// A lab that all tests of this process share, gone with the last of them.
+struct TestLab {
+    world: World,
+    doors: Vec<Door>,
+}
+
+static LAB: Mutex<Weak<TestLab>> = Mutex::new(Weak::new());
+
+/// Four machines. The first is for everything, the second may be slowed down, the third's power may be
+/// cut, and from the fourth all that is ours may be removed.
 pub fn machines_for_test() -> Vec<TestMachine> {
-    let wanted = "set GUYWIRE_TEST_DOORS to four of NAME=ADDRESS with commas between, GUYWIRE_TEST_KEY to root's private key there, and GUYWIRE_TEST_POWER to a command that takes `cut NAME` and `boot NAME ADDRESS`";
-    let doors = std::env::var("GUYWIRE_TEST_DOORS").expect(wanted);
-    let key = std::env::var("GUYWIRE_TEST_KEY").expect(wanted);
-    let machines: Vec<TestMachine> = doors
-        .split(',')
-        .map(|door| {
-            let (name, address) = door.split_once('=').expect(wanted);
-            TestMachine {
-                door: Door {
-                    machine: name.into(),
-                    host: address.into(),
+    if let Some(door) = door_of_parent() {
+        return vec![TestMachine { door, lab: None }];
+    }
+    let lab = test_lab();
+    lab.doors.iter().map(|door| TestMachine { door: door.clone(), lab: Some(Arc::clone(&lab)) }).collect()
+}
+
+fn test_lab() -> Arc<TestLab> {
+    let mut shared = LAB.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(lab) = shared.upgrade() {
+        return lab;
+    }
+    // On a thread of its own, since tests call this from inside their runtimes.
+    let made = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let world = World::new().await;
+            world.networks(&["site1"], Egress::None).await;
+            let mut doors = Vec::new();
+            for number in 11..=14 {
+                let machine = world.up(&world.spec(&format!("s{number}"), "site1", number)).await;
+                doors.push(Door {
+                    machine: machine.spec.name.to_string(),
+                    host: machine.addresses.v4.to_string(),
                     port: 22,
                     user: "root".into(),
-                    auth: Auth::KeyFile(key.clone().into()),
+                    auth: Auth::KeyFile(world.data.join("key")),
                     host_key: HostKey::PinOnFirstUse,
-                },
+                });
             }
+            TestLab { world, doors }
         })
-        .collect();
-    assert!(machines.len() >= 4, "{wanted}");
-    machines
+    });
+    let lab = Arc::new(made.join().unwrap());
+    *shared = Arc::downgrade(&lab);
+    lab
+}
+
+/// What a process that a test starts needs in its environment to find the test's first machine.
+pub fn environment_for_child(door: &Door) -> [(&'static str, String); 3] {
+    let Auth::KeyFile(key) = &door.auth else { panic!("test machines are entered by key") };
+    [
+        ("DOOR_NAME", door.machine.clone()),
+        ("DOOR_HOST", door.host.clone()),
+        ("DOOR_KEY", key.display().to_string()),
+    ]
+}
+
+fn door_of_parent() -> Option<Door> {
+    Some(Door {
+        machine: std::env::var("DOOR_NAME").ok()?,
+        host: std::env::var("DOOR_HOST").ok()?,
+        port: 22,
+        user: "root".into(),
+        auth: Auth::KeyFile(std::env::var("DOOR_KEY").ok()?.into()),
+        host_key: HostKey::PinOnFirstUse,
+    })
 }
 
 impl TestMachine {
     /// Takes the power away.
-    pub fn cut(&self) {
-        power(&["cut", &self.door.machine]);
+    pub async fn cut(&self) {
+        self.power(Power::Cut).await;
     }
 
     /// Gives the power back.
-    pub fn boot(&self) {
-        power(&["boot", &self.door.machine, &self.door.host]);
+    pub async fn boot(&self) {
+        self.power(Power::On).await;
     }
-}
 
-fn power(words: &[&str]) {
-    let command = std::env::var("GUYWIRE_TEST_POWER").expect("GUYWIRE_TEST_POWER is a command");
-    assert!(Command::new(command).args(words).status().unwrap().success(), "{words:?}");
+    async fn power(&self, power: Power) {
+        let name = MachineName::new(self.door.machine.as_str()).unwrap();
+        self.lab.as_ref().unwrap().world.lab.power(FENCE, &name, power).await.unwrap();
+    }
 }
 
 /// A data directory and connections of one manager.
@@ -71,15 +119,18 @@ pub struct Manager {
     pub pool: Pool,
     pub units: Units,
     pub masker: Masker,
+    /// Keeps the machines for as long as the test has a manager.
+    _lab: Option<Arc<TestLab>>,
     _data: tempfile::TempDir,
 }
 
 impl Manager {
     pub fn new() -> Self {
+        let lab = door_of_parent().is_none().then(test_lab);
         let data = tempfile::tempdir().unwrap();
         let pool = Pool::new(KnownHosts::new(data.path()));
         let masker = Masker::default();
-        Self { units: Units::new(pool.clone(), masker.clone()), pool, masker, _data: data }
+        Self { units: Units::new(pool.clone(), masker.clone()), pool, masker, _lab: lab, _data: data }
     }
 
     /// Runs a unit to its end and gives what came out of it too.

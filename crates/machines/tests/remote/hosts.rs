@@ -43,7 +43,8 @@ fn spec(name: &str) -> MachineSpec {
 
 #[tokio::test]
 async fn a_host_is_claimed_by_one_and_released_clean() {
-    let door = machines_for_test().remove(3).door;
+    let machine_for_test = machines_for_test().remove(3);
+    let door = machine_for_test.door.clone();
     let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (mine, other) = (hosts(ours.path(), &[&door]), hosts(theirs.path(), &[&door]));
     let machine = spec(&door.machine);

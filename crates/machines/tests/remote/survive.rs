@@ -9,7 +9,7 @@ use guywire_machines::remote::{How, RemoteError, UnitRequest, UnitState};
 use guywire_plan::Fence;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{Manager, Seen, counted, machines_for_test, unit};
+use crate::harness::{Manager, Seen, counted, environment_for_child, machines_for_test, unit};
 
 const LINES: &str = "i=0; while [ $i -lt 40 ]; do i=$((i + 1)); echo line $i; sleep 0.1; done; exit 9";
 
@@ -47,6 +47,7 @@ async fn another_process_takes_over_after_a_kill() {
     let request = unit(script);
     let mut process = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "survive::the_process_that_is_killed", "--ignored", "--nocapture"])
+        .envs(environment_for_child(&door))
         .env("UNIT_KEY", &request.key)
         .env("UNIT_SCRIPT", &request.script)
         .stdout(Stdio::null())
@@ -88,8 +89,8 @@ async fn a_power_cut_in_the_middle_is_lost_and_never_run_again_by_itself() {
         }
     });
     seen.wait_for("begun").await;
-    machine.cut();
-    machine.boot();
+    machine.cut().await;
+    machine.boot().await;
     let error = tokio::time::timeout(Duration::from_mins(1), running).await.unwrap().unwrap().unwrap_err();
     assert!(matches!(&error, RemoteError::Lost { attempt: 1, .. }), "{error}");
     // A process that hears of it later is told the same.

@@ -67,7 +67,8 @@ async fn an_older_fence_is_refused_once_a_newer_was_seen() {
 
 #[tokio::test]
 async fn callers_at_the_same_time_get_one_run() {
-    let door = machines_for_test().remove(0).door;
+    let machine = machines_for_test().remove(0);
+    let door = machine.door.clone();
     let (script, count) = counted("for i in 1 2 3 4 5; do echo $i; sleep 0.1; done; exit 4");
     let request = unit(script);
     let callers = (0..5).map(|_| {
