@@ -11,25 +11,6 @@ use super::subnet::POOL;
 use super::tool;
 use crate::InfraErrorKind;
 
-/// An empty table that says that a lab has made this host forward IPv6. It is the kernel's, like the
-/// switch that it speaks of, so that both end together when the host restarts.
-const FORWARDING: &str = "gw_v6_forwarding";
-
-/// Notes that a lab has turned forwarding on.
-pub(super) fn mark_forwarding() -> Result<()> {
-    nft(&["add", "table", "inet", FORWARDING], "").map(drop)
-}
-
-/// Whether a lab has turned forwarding on.
-pub(super) fn forwarding_marked() -> Result<bool> {
-    Ok(listed()?.iter().any(|(name, _)| name == FORWARDING))
-}
-
-/// Forgets that a lab has turned forwarding on.
-pub(super) fn unmark_forwarding() -> Result<()> {
-    nft(&["delete", "table", "inet", FORWARDING], "").map(drop)
-}
-
 /// Replaces the lab's table.
 pub(super) fn apply(lab: &LabId, sites: &[SiteNetwork], egress: Egress) -> Result<()> {
     nft(&["-f", "-"], &rules(lab, sites, egress)).map(drop)
@@ -44,12 +25,6 @@ pub(super) fn remove(lab: &LabId) -> Result<()> {
 
 /// The labs' tables on this host: their names, and whether they let machines out.
 pub(super) fn tables() -> Result<Vec<(String, bool)>> {
-    let mut tables = listed()?;
-    tables.retain(|(name, _)| name.starts_with("gw_") && name != FORWARDING);
-    Ok(tables)
-}
-
-fn listed() -> Result<Vec<(String, bool)>> {
     let text = match nft(&["list", "chains", "inet"], "") {
         // Where nobody can make a table there is none.
         Err(error) if error.kind == InfraErrorKind::Unsupported => return Ok(Vec::new()),
@@ -63,6 +38,7 @@ fn listed() -> Result<Vec<(String, bool)>> {
             table.1 = true;
         }
     }
+    tables.retain(|(name, _)| name.starts_with("gw_"));
     Ok(tables)
 }
 

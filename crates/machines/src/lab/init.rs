@@ -155,11 +155,7 @@ fn build(spec: &BootSpec) -> Result<(), InitError> {
         spec.dir.join("up").display(),
         spec.dir.join("work").display()
     );
-    mount("overlay", &root, "overlay", MountFlags::empty(), &options).map_err(|mut error| {
-        // The usual reason, of which the kernel says no more than "invalid".
-        error.what += "; the data directory must not be on an overlay itself, as a container's root is";
-        error
-    })?;
+    mount("overlay", &root, "overlay", MountFlags::empty(), &options)?;
 
     // Everything of the host is taken hold of before the root changes and put in its place after:
     // so a symbolic link in the machine's disk can lead to the machine's own files only.

@@ -8,7 +8,7 @@ use std::process::Command;
 use guywire_model::{AddressPair, SiteNetwork};
 
 use super::error::{Result, conflict, unsupported, while_doing};
-use super::{firewall, subnet, tool};
+use super::tool;
 
 /// Where the kernel shows what interfaces are.
 const SHOWN: &str = "/sys/class/net";
@@ -56,7 +56,9 @@ pub(super) fn ensure_bridge(bridge: &str, hardware: &str, owner: &str, site: &Si
         return Err(unsupported("this host's kernel runs without IPv6; start it without ipv6.disable=1"));
     }
     ip(&batch)?;
-    switch("ipv6", bridge, "accept_ra", "0")
+    switch("ipv4", bridge, "forwarding", "1")?;
+    switch("ipv6", bridge, "accept_ra", "0")?;
+    forward_v6(bridge)
 }
 
 /// Lets packets that come in by `link` be forwarded: `true`, or what the host does by itself: `false`.
@@ -135,36 +137,27 @@ fn forward_v6(link: &str) -> Result<()> {
         return switch("ipv6", link, "force_forwarding", "1");
     }
     // Before Linux 6.17 there is one switch for all interfaces, and it ends the host's listening to
-    // router advertisements unless the interface insists on it.
-    if switched("ipv6", "all", "forwarding", "1") {
+    // router advertisements unless each interface insists on it.
+    let all = Path::new("/proc/sys/net/ipv6/conf");
+    if super::disk::read(&all.join("all/forwarding"))?.is_some_and(|value| value.trim() == "1") {
         return Ok(());
     }
-    for uplink in subnet::uplinks()?.iter().filter(|link| switched("ipv6", link, "accept_ra", "1")) {
-        switch("ipv6", uplink, "accept_ra", "2")?;
+    for name in all_links_listening(all)? {
+        switch("ipv6", &name, "accept_ra", "2")?;
     }
-    firewall::mark_forwarding()?;
     switch("ipv6", "all", "forwarding", "1")
 }
 
-/// Turns the one switch for all interfaces back, if it was a lab that turned it on.
-pub(super) fn restore_forwarding() -> Result<()> {
-    if firewall::forwarding_marked()? {
-        switch("ipv6", "all", "forwarding", "0")?;
-        // Who does not forward listens with the usual value just as well.
-        for uplink in subnet::uplinks()?.iter().filter(|link| switched("ipv6", link, "accept_ra", "2")) {
-            switch("ipv6", uplink, "accept_ra", "1")?;
-        }
-        firewall::unmark_forwarding()?;
-    }
-    Ok(())
+fn all_links_listening(conf: &Path) -> Result<Vec<String>> {
+    let mut names = super::disk::entries(conf)?;
+    names.retain(|name| {
+        fs::read_to_string(conf.join(name).join("accept_ra")).is_ok_and(|value| value.trim() == "1")
+    });
+    Ok(names)
 }
 
 fn has_switch(family: &str, link: &str, name: &str) -> bool {
     switch_file(family, link, name).exists()
-}
-
-fn switched(family: &str, link: &str, name: &str, value: &str) -> bool {
-    fs::read_to_string(switch_file(family, link, name)).is_ok_and(|found| found.trim() == value)
 }
 
 fn switch(family: &str, link: &str, name: &str, value: &str) -> Result<()> {

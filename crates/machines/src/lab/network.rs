@@ -62,17 +62,12 @@ impl Inner {
             let bridge = self.id.bridge(index + 1);
             link::ensure_bridge(&bridge, &self.id.hardware_address(&bridge), &self.owner(), site)?;
         }
-        let bridges = (1..=networks.sites.len()).map(|index| self.id.bridge(index));
         if egress == Egress::Nat {
-            for name in bridges.chain(subnet::uplinks()?) {
-                link::forward(&name, true)?;
+            for uplink in subnet::uplinks()? {
+                link::forward(&uplink, true)?;
             }
-        } else {
-            // A single site without a way out forwards nothing, so the host is left as it is.
-            for bridge in bridges.filter(|_| networks.sites.len() > 1) {
-                link::forward(&bridge, true)?;
-            }
-            stop_forwarding(before)?;
+        } else if before == Egress::Nat {
+            stop_forwarding()?;
         }
         drop(turn);
         for record in self.store.records()? {
@@ -100,7 +95,9 @@ impl Inner {
             link::remove(&self.id.bridge(index))?;
         }
         firewall::remove(&self.id)?;
-        stop_forwarding(networks.egress)?;
+        if networks.egress == Egress::Nat {
+            stop_forwarding()?;
+        }
         self.layout.remove_lab(&self.id)?;
         self.store.forget_networks()
     }
@@ -175,16 +172,14 @@ impl Inner {
     }
 }
 
-/// Stops what no lab needs any more: the uplinks' forwarding once none has a way out, the host's once
-/// there is none. `before` is what the caller's lab had: without a way out it has changed no uplink.
-pub(super) fn stop_forwarding(before: Egress) -> Result<()> {
-    let tables = firewall::tables()?;
-    if before == Egress::Nat && !tables.iter().any(|(_, out)| *out) {
+/// Stops what only machines with a way out need, unless a lab still has one.
+pub(super) fn stop_forwarding() -> Result<()> {
+    if !firewall::tables()?.iter().any(|(_, out)| *out) {
         for uplink in subnet::uplinks()? {
             link::forward(&uplink, false)?;
         }
     }
-    if tables.is_empty() { link::restore_forwarding() } else { Ok(()) }
+    Ok(())
 }
 
 fn subnets_of_lab(data: &Path, name: &LabName) -> Result<Vec<Used>> {

@@ -3,14 +3,13 @@
 
 use std::path::Path;
 
-use guywire_model::{Egress, LabName};
+use guywire_model::LabName;
 
 use super::cgroup::Layout;
 use super::disk;
 use super::error::{Result, while_doing};
 use super::ident::{DataId, LabId};
 use super::{firewall, link, network};
-use crate::InfraErrorKind;
 
 /// What a sweep took away.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,11 +58,7 @@ fn sweep_kernel(id: &DataId) -> Result<Swept> {
     for name in &links {
         link::down(name)?;
     }
-    let layout = match Layout::of_host() {
-        // Where no machine can run, none is left.
-        Err(error) if error.kind == InfraErrorKind::Unsupported => Layout(Vec::new()),
-        other => other?,
-    };
+    let layout = Layout::of_host()?;
     for (lab, machine) in layout.machines()? {
         if let Some(lab) = id.lab_of(&lab) {
             let cgroup = layout.machine(&lab, &machine);
@@ -79,18 +74,16 @@ fn sweep_kernel(id: &DataId) -> Result<Swept> {
         link::remove(name)?;
     }
     swept.links = links;
-    let mut egress = Egress::None;
+    let mut ways_out = false;
     for (table, out) in firewall::tables()? {
         if let Some(lab) = id.lab_of_table(&table) {
             firewall::remove(&lab)?;
             swept.tables.push(table);
-            if out {
-                egress = Egress::Nat;
-            }
+            ways_out |= out;
         }
     }
-    if !swept.tables.is_empty() {
-        network::stop_forwarding(egress)?;
+    if ways_out {
+        network::stop_forwarding()?;
     }
     Ok(swept)
 }

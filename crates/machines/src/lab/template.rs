@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -81,7 +81,7 @@ impl Inner {
             hasher.update(format!("{package}\n"));
         }
         let key = hex(&hasher.finalize());
-        self.once(&key, say, |partial, lock| {
+        self.once(&key, |partial, lock| {
             debootstrap(partial, packages, lock, say)?;
             base::tidy(partial)
         })
@@ -102,7 +102,7 @@ impl Inner {
         }
         let key = hex(&hasher.finalize());
         let root = self.layer(root)?;
-        self.once(&key, say, |partial, _| {
+        self.once(&key, |partial, _| {
             disk::make_dir(partial)?;
             for (source, target) in content {
                 say(format!("copying {}", source.display()));
@@ -116,25 +116,13 @@ impl Inner {
     }
 
     /// Makes what `key` stands for unless it is there; what was interrupted is begun anew.
-    fn once(
-        &self,
-        key: &str,
-        say: &dyn Fn(String),
-        make: impl FnOnce(&Path, &Lock) -> Result<()>,
-    ) -> Result<String> {
+    fn once(&self, key: &str, make: impl FnOnce(&Path, &Lock) -> Result<()>) -> Result<String> {
         let done = self.store.templates.join(key);
         if done.is_dir() {
             return Ok(key.to_owned());
         }
         disk::make_dir(&self.store.templates)?;
-        let path = disk::beside(&done, ".lock");
-        let lock = match Lock::take(&path, Duration::ZERO) {
-            Err(error) if error.retry() => {
-                say("another guywire is making the same; waiting for it".into());
-                Lock::take(&path, PATIENCE)?
-            }
-            other => other?,
-        };
+        let lock = Lock::take(&disk::beside(&done, ".lock"), PATIENCE)?;
         if !done.is_dir() {
             let partial = disk::beside(&done, ".partial");
             disk::remove_tree(&partial)?;
@@ -146,7 +134,7 @@ impl Inner {
             sync().map_err(while_doing(format_args!("writing {} to the disk", partial.display())))?;
             disk::publish(&partial, &done)?;
         }
-        disk::remove_tree(&path)?;
+        disk::remove_tree(&disk::beside(&done, ".lock"))?;
         Ok(key.to_owned())
     }
 }
@@ -173,18 +161,6 @@ fn debootstrap(root: &Path, packages: &BTreeSet<&str>, lock: &Lock, say: &dyn Fn
     }
     let sources = disk::beside(root, ".list");
     disk::write(&sources, apt::sources(Path::new("/etc/apt"), base::SUITE)?.as_bytes(), 0o600)?;
-    let built = mmdebstrap(root, &sources, packages, lock, say);
-    disk::remove_tree(&sources)?;
-    built
-}
-
-fn mmdebstrap(
-    root: &Path,
-    sources: &Path,
-    packages: &BTreeSet<&str>,
-    lock: &Lock,
-    say: &dyn Fn(String),
-) -> Result<()> {
     let include: Vec<&str> = packages.iter().copied().collect();
     say(format!("making a base root of {} packages, once; this takes about a minute", include.len()));
     // As its standard input the builder holds our lock: if we die and it does not, nobody else begins.
@@ -198,7 +174,7 @@ fn mmdebstrap(
         ])
         .arg(format!("--include={}", include.join(",")))
         .arg(base::SUITE)
-        .args([root, sources])
+        .args([root, &sources])
         .env("LC_ALL", "C")
         .stdin(Stdio::from(held))
         .stdout(Stdio::null())
@@ -212,9 +188,8 @@ fn mmdebstrap(
         let line = String::from_utf8_lossy(&line);
         let line =
             line.rsplit('\r').find(|part| !part.trim().is_empty()).unwrap_or_default().trim().to_owned();
-        // Of its remarks, these are the steps.
-        if let Some(step) = line.strip_prefix("I: ").filter(|step| step.ends_with("...")) {
-            say(step.to_owned());
+        if line.starts_with("I: ") {
+            say(line.trim_start_matches("I: ").to_owned());
         }
         if !line.is_empty() {
             last.push_back(line);
@@ -224,6 +199,7 @@ fn mmdebstrap(
         }
     }
     let status = child.wait().map_err(while_doing("waiting for mmdebstrap"))?;
+    fs::remove_file(&sources).map_err(while_doing(format_args!("removing {}", sources.display())))?;
     if status.success() {
         return Ok(());
     }

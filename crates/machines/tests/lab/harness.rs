@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use guywire_machines::{Infra, Lab, LabConfig, Progress, sweep};
@@ -21,7 +21,6 @@ use tokio::io::AsyncReadExt;
 
 pub const FENCE: Fence = Fence(7);
 pub const PASSWORD: &str = "correct horse battery";
-static SWEPT: Once = Once::new();
 
 /// A lab, its directory and a key to its machines.
 pub struct World {
@@ -51,10 +50,7 @@ impl World {
     /// An empty lab with the default template.
     pub async fn new() -> Self {
         assert!(rustix::process::geteuid().is_root(), "the lab's tests make machines: run them as root");
-        SWEPT.call_once(sweep_earlier_runs);
-        let place = env!("CARGO_TARGET_TMPDIR");
-        let prefix = format!("lab-{}-", std::process::id());
-        let dir = tempfile::Builder::new().prefix(&prefix).tempdir_in(place).unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let data = fs::canonicalize(dir.path()).unwrap();
         let key = PrivateKey::random(&mut rand::rng(), Algorithm::Ed25519).unwrap();
         let mut file =
@@ -161,7 +157,10 @@ impl World {
                 let text = fs::read_to_string(path.join(file)).unwrap_or_default();
                 text.contains(&id) || (file == "mountinfo" && text.contains(&data))
             };
-            if alive(&path) && (mentions("cgroup") || mentions("mountinfo")) {
+            // A dead process that the host's init has not yet looked at is no longer ours.
+            let status = fs::read_to_string(path.join("status")).unwrap_or_default();
+            let alive = !status.is_empty() && !status.contains("State:\tZ");
+            if alive && (mentions("cgroup") || mentions("mountinfo")) {
                 found.insert(format!("process {}", path.display()));
             }
         }
@@ -192,28 +191,6 @@ impl Drop for World {
         match sweep(&self.data) {
             Ok(_) => {}
             Err(error) => eprintln!("sweeping {}: {error}", self.dir.path().display()),
-        }
-    }
-}
-
-/// Whether a process lives; a dead one that the host's init has not yet looked at does not.
-fn alive(process: &Path) -> bool {
-    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
-    !status.is_empty() && !status.contains("State:\tZ")
-}
-
-/// Removes the labs of runs that were killed: their directories are named by their processes.
-fn sweep_earlier_runs() {
-    for entry in fs::read_dir(env!("CARGO_TARGET_TMPDIR")).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let Some(process) = name.strip_prefix("lab-").and_then(|rest| rest.split('-').next()) else {
-            continue;
-        };
-        if !alive(&Path::new("/proc").join(process)) {
-            let swept = sweep(&path).unwrap_or_else(|error| panic!("sweeping {}: {error}", path.display()));
-            eprintln!("an earlier run had left {}: {swept:?}", path.display());
-            fs::remove_dir_all(&path).unwrap();
         }
     }
 }

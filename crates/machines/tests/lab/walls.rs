@@ -16,7 +16,6 @@ struct Outside {
 }
 
 const OUTSIDE: &str = "198.18.77.2";
-const OUTSIDE6: &str = "2001:db8:77::2";
 
 impl Outside {
     fn new() -> Self {
@@ -29,11 +28,8 @@ impl Outside {
             "for i in $(seq 100); do [ $(readlink /proc/{pid}/ns/net) != $(readlink /proc/self/ns/net) ] && break; sleep 0.01; done
             ip link add {link} type veth peer name eth0 netns {pid}
             ip addr add 198.18.77.1/30 dev {link}; ip link set {link} up
-            ip addr add 2001:db8:77::1/64 dev {link} nodad
             echo 1 >/proc/sys/net/ipv4/conf/{link}/forwarding
-            v6=/proc/sys/net/ipv6/conf/{link}/force_forwarding; [ ! -e $v6 ] || echo 1 >$v6
-            nsenter --net=/proc/{pid}/ns/net sh -ec 'ip addr add {OUTSIDE}/30 dev eth0; ip link set eth0 up
-            ip addr add {OUTSIDE6}/64 dev eth0 nodad'"
+            nsenter --net=/proc/{pid}/ns/net sh -ec 'ip addr add {OUTSIDE}/30 dev eth0; ip link set eth0 up'"
         ));
         Self { process, link }
     }
@@ -66,17 +62,17 @@ async fn nothing_gets_out_unless_it_is_asked_for() {
     assert!(pings(&world, &at, gateway.v4) && pings(&world, &at, gateway.v6), "its gateway answers");
     assert!(!knock(gateway.v4.into()), "the host's own services are out of reach");
     assert!(!knock("198.18.77.1".parse().unwrap()), "by any of its addresses");
-    let out = [OUTSIDE, OUTSIDE6].map(|address| address.parse::<IpAddr>().unwrap());
-    assert_eq!(out.map(|to| pings(&world, &at, to)), [false; 2], "there is no way out");
+    let out = OUTSIDE.parse::<IpAddr>().unwrap();
+    assert!(!pings(&world, &at, out), "there is no way out");
 
     world.networks(&["s"], Egress::Nat).await;
-    assert_eq!(out.map(|to| pings(&world, &at, to)), [true; 2], "with NAT there is");
+    assert!(pings(&world, &at, out), "with NAT there is");
     assert!(!knock(gateway.v4.into()), "but still not to the host");
     let names = world.ssh(&at, "cat /etc/resolv.conf").said;
     assert!(!names.starts_with('#'), "{names}");
 
     world.networks(&["s"], Egress::None).await;
-    assert_eq!(out.map(|to| pings(&world, &at, to)), [false; 2], "and it can be taken back");
+    assert!(!pings(&world, &at, out), "and it can be taken back");
     drop(outside);
     world.remove().await;
 }
