@@ -63,8 +63,12 @@ fn lists(guywire: &Guywire) {
     let drawing = guywire.ok(&["plan", "show", &plan]).stdout;
     assert!(drawing.contains("✓ m2 create") && drawing.contains(" s"), "{drawing}");
     let shown = guywire.json(&["plan", "show", &plan]);
-    let tasks: Vec<&Value> =
-        shown["phases"].as_array().unwrap().iter().flat_map(|phase| phase["tasks"].as_array().unwrap()).collect();
+    let tasks: Vec<&Value> = shown["phases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|phase| phase["tasks"].as_array().unwrap())
+        .collect();
     assert_eq!(tasks.len(), 11, "networks, template, and three of create, power, ready: {shown}");
     assert!(tasks.iter().all(|task| task["state"] == "succeeded" && task["attempt"] == 1), "{shown}");
     // A plan that has ended is told from its beginning.
@@ -94,7 +98,9 @@ fn names(guywire: &Guywire) {
     }
     // Through the network, to the other's SSH server, in each family.
     for family in ["v4", "v6"] {
-        let dial = format!("a=$(getent ahosts{family} m2 | awk 'NR==1 {{print $1}}'); exec 3<> /dev/tcp/$a/22; head -c 7 <&3");
+        let dial = format!(
+            "a=$(getent ahosts{family} m2 | awk 'NR==1 {{print $1}}'); exec 3<> /dev/tcp/$a/22; head -c 7 <&3"
+        );
         assert_eq!(guywire.lab("ssh", &["m1", "bash", "-c", &dial]).stdout, "SSH-2.0", "{family}");
     }
 }
@@ -108,6 +114,9 @@ fn power(guywire: &Guywire) {
     let args = guywire.lab_args("ssh", &["m2", "true"]);
     assert_eq!(guywire.run(&args).code, Some(1), "nobody answers");
     guywire.lab("boot", &["m2"]);
-    assert_eq!(guywire.ssh("m2", "cat /root/disk; ls /run/memory 2>&1 || true").lines().next(), Some("before"));
+    assert_eq!(
+        guywire.ssh("m2", "cat /root/disk; ls /run/memory 2>&1 || true").lines().next(),
+        Some("before")
+    );
     guywire.lab("boot", &["m2"]);
 }
