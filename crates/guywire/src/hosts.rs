@@ -148,6 +148,6 @@ async fn show(installation: &Installation, file: &Path, output: Output) -> anyho
         let state = host.problem.clone().unwrap_or_else(|| "reachable".to_owned());
         table.row([host.host.to_string(), host.address.clone(), host.user.clone(), state]);
     }
-    list(output, &hosts, table, "no hosts")?;
+    list(output, &hosts, &table, "no hosts")?;
     Ok(if hosts.iter().all(|host| host.reachable) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -78,7 +78,9 @@ pub async fn run(
                 ("firewall table", swept.tables),
                 ("lab", swept.labs),
             ] {
-                names.iter().for_each(|name| println!("removed {what} {name}"));
+                for name in names {
+                    println!("removed {what} {name}");
+                }
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -196,7 +198,7 @@ async fn show_labs(installation: &Installation, output: Output) -> anyhow::Resul
             row.template.clone(),
         ]);
     }
-    list(output, &machines, table, "no machines; `guywire lab up --machines 5` makes some")?;
+    list(output, &machines, &table, "no machines; `guywire lab up --machines 5` makes some")?;
     Ok(ExitCode::SUCCESS)
 }
 

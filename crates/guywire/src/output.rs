@@ -42,7 +42,7 @@ impl Table {
 }
 
 /// Prints a list as a table, with a line for when it is empty, or as a JSON array.
-pub fn list<T: Serialize>(output: Output, items: &[T], table: Table, none: &str) -> anyhow::Result<()> {
+pub fn list<T: Serialize>(output: Output, items: &[T], table: &Table, none: &str) -> anyhow::Result<()> {
     match output {
         Output::Json => println!("{}", serde_json::to_string_pretty(items)?),
         Output::Table if items.is_empty() => println!("{none}"),

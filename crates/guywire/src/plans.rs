@@ -41,7 +41,7 @@ pub async fn run(
                     plan.title.clone(),
                 ]);
             }
-            list(output, &plans, table, "no plans yet; `guywire lab up` makes one")?;
+            list(output, &plans, &table, "no plans yet; `guywire lab up` makes one")?;
         }
         PlanCommand::Show { plan } => {
             let header = journal.header(plan).await?;
@@ -49,7 +49,7 @@ pub async fn run(
             match output {
                 Output::Table => println!("{}", show::draw(&header, &plan, &view)),
                 Output::Json => {
-                    println!("{}", serde_json::to_string_pretty(&show::data(&header, &plan, &view))?)
+                    println!("{}", serde_json::to_string_pretty(&show::data(&header, &plan, &view))?);
                 }
             }
         }

@@ -56,7 +56,7 @@ pub fn run(command: SecretCommand, installation: &Installation, output: Output) 
             for entry in &entries {
                 table.row([entry.name.clone(), entry.reference.clone()]);
             }
-            list(output, &entries, table, "no secrets; keep one with `guywire secret set NAME`")?;
+            list(output, &entries, &table, "no secrets; keep one with `guywire secret set NAME`")?;
         }
         SecretCommand::Rm { name } => {
             if !store.remove(&reference(&name)?)? {
