@@ -6,5 +6,6 @@
 mod harness;
 mod host;
 
+mod fence;
 mod job;
 mod kill;
