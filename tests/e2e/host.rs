@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command};
 
-use crate::harness::{Guywire, until};
+use crate::harness::Guywire;
 
 /// The id that a lab's kernel objects have in common, taken from the bridge that has its gateway's address.
 pub fn lab_id(guywire: &Guywire) -> String {
@@ -66,15 +66,22 @@ pub fn processes(data: &str) -> Vec<String> {
     found
 }
 
+/// How many machines of a data directory run: each has a process that is the first of its namespace.
+pub fn first_processes(data: &Path) -> usize {
+    let data = data.display().to_string();
+    let is_first = |process: &Path| {
+        let read = |name: &str| std::fs::read_to_string(process.join(name)).unwrap_or_default();
+        let status = read("status");
+        let numbers = status.lines().find(|line| line.starts_with("NSpid:")).unwrap_or_default();
+        let nested: Vec<&str> = numbers.split_whitespace().skip(1).collect();
+        nested.len() == 2 && nested[1] == "1" && read("mountinfo").contains(&data)
+    };
+    std::fs::read_dir("/proc").unwrap().filter(|entry| is_first(&entry.as_ref().unwrap().path())).count()
+}
+
 /// What a shell command on this host prints; it must succeed.
 pub fn shell(script: &str) -> String {
     let output = Command::new("sh").args(["-ec", script]).output().unwrap();
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Waits until a machine answers a command.
-pub fn answers(guywire: &Guywire, machine: &str) {
-    let args = guywire.lab_args("ssh", &[machine, "true"]);
-    until(&format!("{machine} answers"), || (guywire.run(&args).code == Some(0)).then_some(()));
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     harness::{Guywire, Running, until},
-    host::{assert_no_trace, lab_id, processes},
+    host::{assert_no_trace, first_processes, lab_id, processes},
 };
 
 const MACHINES: [&str; 4] = ["m1", "m2", "m3", "m4"];
@@ -21,12 +21,7 @@ fn assert_whole(guywire: &Guywire) {
     for name in MACHINES {
         assert_eq!(guywire.ssh(name, "hostname"), name);
     }
-    // Each machine has one first process, started by one starter.
-    let data = guywire.data().display().to_string();
-    let first =
-        processes(&data).into_iter().filter(|process| process.contains("systemd --log-target")).count();
-    let systemds = if first == 0 { MACHINES.len() } else { first };
-    assert_eq!(systemds, MACHINES.len(), "{:#?}", processes(&data));
+    assert_eq!(first_processes(&guywire.data()), MACHINES.len(), "no machine runs twice");
 }
 
 fn kill_at(guywire: &Guywire, verb: &str, args: &[&str], after: Duration) {

@@ -7,5 +7,7 @@ mod harness;
 mod host;
 
 mod fence;
+mod hosts;
 mod job;
 mod kill;
+mod shells;
