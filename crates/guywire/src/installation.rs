@@ -54,6 +54,12 @@ impl Installation {
         }
         if let Some(url) = &global.database {
             refuse_password_argument(url)?;
+            if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+                let scheme = url.split(':').next().unwrap_or_default();
+                bail!(
+                    "--database: {scheme:?} is not a kind of database that can be used; write postgres://HOST/DATABASE"
+                );
+            }
         }
         let templates = global.templates.clone().unwrap_or_else(|| data.join("templates"));
         Ok(Self { data, templates, database: global.database.clone() })
