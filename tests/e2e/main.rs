@@ -6,8 +6,12 @@
 mod harness;
 mod host;
 
+mod examples;
 mod fence;
 mod hosts;
 mod job;
 mod kill;
+mod postgres;
+mod secrets;
 mod shells;
+mod wrong;
