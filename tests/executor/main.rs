@@ -43,10 +43,7 @@ impl RunUnit {
     async fn door(&self, machine: &MachineName) -> Result<Door, TaskError> {
         let mut config = LabConfig::new(&self.data, self.lab.clone()).map_err(TaskError::fatal)?;
         let data = self.data.clone();
-        config.secrets = Arc::new(move |reference| {
-            let secret = Store::open(&data).ok()?.get(reference).ok()?;
-            secret.expose_str().map(ToOwned::to_owned)
-        });
+        config.secrets = Arc::new(move |reference| Store::open(&data)?.get(reference));
         let lab = Lab::open(config).map_err(TaskError::fatal)?;
         lab.door(machine).await.map_err(TaskError::retry)
     }

@@ -108,10 +108,7 @@ impl Installation {
         let mut config = LabConfig::new(&self.data, name.clone())?;
         config.templates.clone_from(&self.templates);
         let data = self.data.clone();
-        config.secrets = Arc::new(move |reference| {
-            let secret = Store::open(&data).ok()?.get(reference).ok()?;
-            secret.expose_str().map(ToOwned::to_owned)
-        });
+        config.secrets = Arc::new(move |reference| Store::open(&data)?.get(reference));
         Lab::open(config)
     }
 }
