@@ -18,11 +18,12 @@ pub fn lab_id(guywire: &Guywire) -> String {
 /// Every trace of a lab on this host: interfaces, firewall tables, control groups, mounts, processes and
 /// files outside the data directory.
 pub fn traces(id: &str, data: &Path) -> Vec<String> {
+    // Other labs come and go while `find` looks.
     let places = [
         ("interface", "ip -o link".to_owned()),
         ("namespace", "ip netns list 2> /dev/null || true".to_owned()),
         ("firewall", "nft list tables".to_owned()),
-        ("cgroup", "find /sys/fs/cgroup -type d".to_owned()),
+        ("cgroup", "find /sys/fs/cgroup -type d 2> /dev/null || true".to_owned()),
         ("mount", "cat /proc/self/mountinfo".to_owned()),
         ("file", "find /etc /run /var/lib /var/run /dev/shm -maxdepth 3 2> /dev/null || true".to_owned()),
     ];

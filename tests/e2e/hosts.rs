@@ -21,7 +21,7 @@ impl Site {
         for machine in provider.machines() {
             let (name, address) = (machine["machine"].as_str().unwrap(), machine["ipv4"].as_str().unwrap());
             let key = provider.ssh(name, "cat /etc/ssh/ssh_host_ed25519_key.pub");
-            text.push_str(&format!("- {{name: h-{name}, address: {address}, host_key: {key}}}\n"));
+            text += &format!("- {{name: h-{name}, address: {address}, host_key: {key}}}\n");
         }
         let inventory = provider.file("hosts.yaml", &text);
         Self { provider, inventory }

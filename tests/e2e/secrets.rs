@@ -173,6 +173,11 @@ fn an_open_key_file_is_refused_with_advice() {
     guywire.fails(&["secret", "rm", "one"], 1, &[&advice]);
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     assert!(guywire.ok(&["secret", "list"]).stdout.contains("one"));
+    keep(&guywire, "lab/ops", PASSWORD);
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    guywire.fails(&["lab", "up", "--file", &lab_file(&guywire)], 1, &["m1", &advice]);
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    guywire.ok(&["secret", "rm", "lab/ops"]);
     guywire.ok(&["secret", "rm", "one"]);
     assert!(guywire.ok(&["secret", "list"]).stdout.contains("no secrets"));
 }
