@@ -4,7 +4,10 @@ use std::{process::Command, time::Duration};
 
 use rustix::process::Signal;
 
-use crate::harness::{Guywire, Output, Running, until};
+use crate::{
+    harness::{Guywire, Output, Running, until},
+    postgres::Database,
+};
 
 /// Appends a line, then waits until a file is there.
 const GATED: &str = "echo run >> /root/effects; while [ ! -e /root/gate ]; do sleep 0.05; done; echo done";
@@ -14,6 +17,9 @@ const UNITS: &str = "systemctl list-units --all --plain --no-legend 'guywire-uni
 pub fn executor(guywire: &Guywire, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_executor"));
     command.arg(guywire.data()).arg(guywire.name()).args(args).env("TERM_MS", "1500");
+    if let Some(url) = guywire.database() {
+        command.env("JOURNAL", url);
+    }
     command
 }
 
@@ -32,9 +38,9 @@ fn start(guywire: &Guywire, plan: &str, late: bool) -> Running {
     Running::spawn(&mut command)
 }
 
-fn lab(machines: &str) -> Guywire {
+fn lab() -> Guywire {
     let guywire = Guywire::new();
-    guywire.lab("up", &["--machines", machines]);
+    guywire.lab("up", &["--machines", "1"]);
     guywire
 }
 
@@ -55,14 +61,17 @@ fn take_over(guywire: &Guywire, plan: &str) -> Output {
 }
 
 /// Stops an executor past its lease while its unit runs, and starts another one. `then` gets both.
-fn past_the_lease(late: bool, then: impl FnOnce(&Guywire, &str, Running, &dyn Fn() -> Output)) {
-    let guywire = lab("1");
-    let plan = submit(&guywire, "m1", GATED);
-    let mut first = start(&guywire, &plan, late);
-    until_begun(&guywire, "m1");
+fn past_the_lease(
+    guywire: &Guywire,
+    late: bool,
+    then: impl FnOnce(&Guywire, &str, Running, &dyn Fn() -> Output),
+) {
+    let plan = submit(guywire, "m1", GATED);
+    let mut first = start(guywire, &plan, late);
+    until_begun(guywire, "m1");
     first.signal(Signal::STOP);
     std::thread::scope(|scope| {
-        let second = scope.spawn(|| take_over(&guywire, &plan));
+        let second = scope.spawn(|| take_over(guywire, &plan));
         // The first one's lease of 1.5 s runs out, and the second shows its newer fence to the machine.
         until("the second has shown its fence", || {
             let fences = guywire.ssh("m1", "cat /var/lib/guywire/units/*/fence");
@@ -70,14 +79,14 @@ fn past_the_lease(late: bool, then: impl FnOnce(&Guywire, &str, Running, &dyn Fn
             (fences != started).then_some(())
         });
         let second = std::cell::Cell::new(Some(second));
-        then(&guywire, &plan, first, &|| second.take().expect("asked once").join().unwrap());
+        then(guywire, &plan, first, &|| second.take().expect("asked once").join().unwrap());
     });
-    assert_eq!(effects(&guywire, "m1"), "run", "it ran once");
+    assert_eq!(effects(guywire, "m1"), "run", "it ran once");
 }
 
 #[test]
 fn who_wakes_up_past_the_lease_cannot_stop_what_another_has_taken_over() {
-    past_the_lease(false, |guywire, plan, mut first, second| {
+    past_the_lease(&lab(), false, |guywire, plan, mut first, second| {
         first.signal(Signal::CONT);
         let first = first.wait();
         assert_eq!(first.code, Some(20), "its lease is lost: {first:#?}");
@@ -93,7 +102,19 @@ fn who_wakes_up_past_the_lease_cannot_stop_what_another_has_taken_over() {
 
 #[test]
 fn who_wakes_up_past_the_lease_is_refused_by_the_machine() {
-    past_the_lease(true, |guywire, plan, mut first, second| {
+    refused_by_the_machine(&lab());
+}
+
+#[test]
+fn who_wakes_up_past_the_lease_in_postgres_is_refused_by_the_machine() {
+    let database = Database::new("fence");
+    let guywire = Guywire::with_database(&database.url());
+    guywire.lab("up", &["--machines", "1"]);
+    refused_by_the_machine(&guywire);
+}
+
+fn refused_by_the_machine(guywire: &Guywire) {
+    past_the_lease(guywire, true, |guywire, plan, mut first, second| {
         guywire.ssh("m1", OPEN);
         let second = second();
         assert_eq!(second.code, Some(0), "{second:#?}");
@@ -109,7 +130,7 @@ fn who_wakes_up_past_the_lease_is_refused_by_the_machine() {
 
 #[test]
 fn a_forceful_cancel_stops_the_unit_on_the_machine() {
-    let guywire = lab("1");
+    let guywire = lab();
     let plan = submit(&guywire, "m1", "echo run >> /root/effects; sleep 600; echo late >> /root/effects");
     let running = start(&guywire, &plan, false);
     until_begun(&guywire, "m1");
@@ -127,7 +148,7 @@ fn a_forceful_cancel_stops_the_unit_on_the_machine() {
 
 #[test]
 fn a_killed_executor_s_unit_is_found_again() {
-    let guywire = lab("1");
+    let guywire = lab();
     let plan = submit(&guywire, "m1", GATED);
     for _ in 0..3 {
         let mut running = start(&guywire, &plan, false);
@@ -146,7 +167,7 @@ fn a_killed_executor_s_unit_is_found_again() {
 
 #[test]
 fn a_power_cut_in_the_middle_is_probed_and_goes_on() {
-    let guywire = lab("1");
+    let guywire = lab();
     // Looks how far it came: what it finds half done it finishes.
     let script = "if [ -e /root/begun ]; then echo finished >> /root/effects; exit 0; fi\n\
                   echo begun >> /root/effects; touch /root/begun; sync; sleep 600";

@@ -64,6 +64,12 @@ impl Guywire {
         guywire
     }
 
+    /// The database that it keeps its plans in, unless that is a file in the data directory.
+    pub fn database(&self) -> Option<&str> {
+        let entry = self.environment.iter().find(|(name, _)| name == "GUYWIRE_DATABASE");
+        entry.map(|(_, url)| url.as_str())
+    }
+
     /// The data directory; the first command makes it.
     pub fn data(&self) -> PathBuf {
         self.dir.join("data")

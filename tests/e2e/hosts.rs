@@ -1,5 +1,7 @@
 //! Hosts that exist already: lab machines stand in for them, since they are as real.
 
+use std::fmt::Write;
+
 use serde_json::Value;
 
 use crate::{harness::Guywire, host::first_processes};
@@ -21,7 +23,7 @@ impl Site {
         for machine in provider.machines() {
             let (name, address) = (machine["machine"].as_str().unwrap(), machine["ipv4"].as_str().unwrap());
             let key = provider.ssh(name, "cat /etc/ssh/ssh_host_ed25519_key.pub");
-            text += &format!("- {{name: h-{name}, address: {address}, host_key: {key}}}\n");
+            writeln!(text, "- {{name: h-{name}, address: {address}, host_key: {key}}}").unwrap();
         }
         let inventory = provider.file("hosts.yaml", &text);
         Self { provider, inventory }

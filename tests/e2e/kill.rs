@@ -57,7 +57,7 @@ fn survive(guywire: &Guywire, rounds: u32) {
         kill_at(guywire, "up", &["--machines", "4"], in_up);
         // By the same command, or by name of the plan.
         let unfinished =
-            guywire.plans().into_iter().find(|plan| plan["state"] == "running" || plan["state"] == "created");
+            guywire.plans().into_iter().find(|plan| plan["state"] == "running" || plan["state"] == "ready");
         match unfinished {
             Some(plan) if round % 2 == 0 => guywire.ok(&["plan", "resume", &plan["id"].to_string()]),
             _ => guywire.lab("up", &["--machines", "4"]),

@@ -9,13 +9,13 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use crate::harness::{Guywire, Running};
 
 /// A database for one test, gone with it.
-struct Database {
+pub struct Database {
     server: String,
     name: String,
 }
 
 impl Database {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let server = std::env::var("GUYWIRE_TEST_POSTGRES").expect(
             "GUYWIRE_TEST_POSTGRES is not set; run the tests with `cargo xtask test`, which starts a server, or \
              set it to postgres:///postgres?host=SOCKET_DIRECTORY&user=USER",
@@ -25,7 +25,7 @@ impl Database {
         database
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         let (head, tail) =
             self.server.split_once("/postgres?").expect("the URL names the database `postgres`");
         format!("{head}/{}?{tail}", self.name)

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    harness::{Guywire, Running, binary},
+    harness::{Guywire, Output, Running, binary},
     host::processes,
 };
 
@@ -254,6 +254,39 @@ fn a_damaged_or_closed_data_directory_is_named() {
     let advice = format!("chmod 600 {}", key.display());
     guywire.fails(&guywire.lab_args("up", &["--machines", "2"]), FAILED, &["id_ed25519", &advice]);
     guywire.fails(&guywire.lab_args("ssh", &["m1", "true"]), FAILED, &["id_ed25519", &advice]);
+}
+
+/// Runs a command where the data directory is on a file system that `mount` has made of `DIR`.
+fn in_mount(guywire: &Guywire, mount: &str, args: &[&str]) -> Output {
+    let script =
+        format!("{}\nexec \"$0\" \"$@\"", mount.replace("DIR", &guywire.data().display().to_string()));
+    let plain = guywire.command(args);
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-ec", &script]).arg(plain.get_program()).args(plain.get_args());
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = Running::spawn(&mut command).wait();
+    guywire.note(&output);
+    output
+}
+
+#[test]
+fn a_read_only_or_full_disk_is_named_and_loses_nothing() {
+    let guywire = Guywire::new();
+    guywire.lab("up", &["--machines", "1"]);
+    let before = guywire.plans();
+    let up = guywire.lab_args("up", &["--machines", "2"]);
+    let read_only = "mount --bind DIR DIR; mount -o remount,bind,ro DIR";
+    let full = "mount -t tmpfs -o size=120k,mode=700 tmpfs DIR";
+    for (mount, words) in [(read_only, ["cannot be written", "journal.db"]), (full, ["full", "journal.db"])] {
+        let output = in_mount(&guywire, mount, &up);
+        assert_eq!(output.code, Some(FAILED), "{output:#?}");
+        let said = output.stderr.to_lowercase();
+        assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {output:#?}");
+    }
+    assert_eq!(guywire.plans(), before);
+    assert_eq!(guywire.ssh("m1", "hostname"), "m1");
+    guywire.ok(&up);
+    assert_eq!(guywire.states().len(), 2);
 }
 
 #[test]
