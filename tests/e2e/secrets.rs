@@ -13,12 +13,18 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 use crate::{
     fence::{executor, submit},
-    harness::{Guywire, Running},
+    harness::{Guywire, Running, until},
 };
 
 /// A password and a token with characters that shells and JSON write in other ways.
 const PASSWORD: &str = "Pa55-kaboom-7\"q'w";
 const TOKEN: &str = "tok3n/zebra+41==";
+
+/// All that guywire and systemd have on a machine, but for what units printed.
+const ON_MACHINE: &str = "find /var/lib/guywire /run/guywire -type f ! -name output -exec cat {} +
+    systemctl show 'guywire-unit-*'; systemctl cat 'guywire-unit-*' 2> /dev/null
+    journalctl --no-pager 2> /dev/null; cat /usr/local/lib/guywire/*
+    cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2> /dev/null; true";
 
 fn keep(guywire: &Guywire, name: &str, value: &str) {
     let mut child = guywire
@@ -45,11 +51,14 @@ fn forms() -> Vec<(String, Vec<u8>)> {
     forms
 }
 
+/// The first form of a secret that is in there.
+fn found(bytes: &[u8]) -> Option<String> {
+    let has = |form: &[u8]| bytes.windows(form.len()).any(|window| window == form);
+    forms().into_iter().find(|(_, form)| has(form)).map(|(what, _)| what)
+}
+
 fn assert_clean(place: &str, bytes: &[u8]) {
-    for (what, form) in forms() {
-        let found = bytes.windows(form.len()).any(|window| window == form);
-        assert!(!found, "{place} has {what}");
-    }
+    assert_eq!(found(bytes), None, "in {place}");
 }
 
 /// Every file below a directory, but for `except`. Machines' own disks are looked at from the inside.
@@ -124,10 +133,9 @@ fn no_secret_turns_up_anywhere() {
     let mut seen = 0;
     assert_files_clean(&guywire.data(), &["output"], &mut seen);
     assert!(seen > 20, "{seen} files");
-    let on_node = "find /var/lib/guywire /run/guywire -type f ! -name output -exec cat {} +; \
-                   systemctl show 'guywire-unit-*'; journalctl --no-pager 2> /dev/null; \
-                   cat /usr/local/lib/guywire/*; cat /proc/[0-9]*/cmdline";
-    assert_clean("the machine", guywire.ssh("m1", on_node).as_bytes());
+    let printed = guywire.ssh("m1", "cat /var/lib/guywire/units/*/1/output");
+    assert!(found(printed.as_bytes()).is_some(), "where a secret is, the look finds it");
+    assert_clean("the machine", guywire.ssh("m1", ON_MACHINE).as_bytes());
     let modes = guywire.ssh(
         "m1",
         "find /var/lib/guywire/units -name output -perm /077; find /var/lib/guywire/units -perm /077 -type d",
@@ -144,13 +152,21 @@ fn use_secrets(guywire: &Guywire) -> Vec<crate::harness::Output> {
     guywire.ok(&["lab", "up", "--file", &lab_file(guywire)]);
     assert_eq!(guywire.ssh("m1", "whoami; sudo -n whoami"), "root\nroot", "entered with the password");
     assert!(guywire.ssh("m1", "grep ^ops: /etc/shadow").starts_with("ops:$6$"), "a hash, not the password");
-    let uses = "token='{secret:app/token}'; test ${#token} -eq 16; sleep 1";
+    let uses = "token='{secret:app/token}'; test ${#token} -eq 16; sleep 2";
     let shows = "echo 'token {secret:app/token}'; printf %s '{secret:app/token}' | base64; echo '{secret:app/token}' >&2";
     let fails = "echo 'cannot log in with {secret:app/token}' >&2; exit 5";
     let mut outputs = Vec::new();
     for (script, code) in [(uses, 0), (shows, 0), (fails, 11)] {
         let plan = submit(guywire, "m1", script);
-        let output = Running::spawn(&mut executor(guywire, &["run", &plan])).wait();
+        let running = Running::spawn(&mut executor(guywire, &["run", &plan]));
+        if script == uses {
+            let while_it_runs = until("the unit runs", || {
+                let seen = guywire.ssh("m1", ON_MACHINE);
+                seen.contains("ActiveState=active").then_some(seen)
+            });
+            assert_clean("the machine while a unit runs", while_it_runs.as_bytes());
+        }
+        let output = running.wait();
         assert_eq!(output.code, Some(code), "{output:#?}");
         let events = guywire.run(&["plan", "watch", &plan]).stderr;
         if script == shows {
