@@ -54,6 +54,12 @@ impl Installation {
         }
         if let Some(url) = &global.database {
             refuse_password_argument(url)?;
+            if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+                let scheme = url.split(':').next().unwrap_or_default();
+                bail!(
+                    "--database: {scheme:?} is not a kind of database that can be used; write postgres://HOST/DATABASE"
+                );
+            }
         }
         let templates = global.templates.clone().unwrap_or_else(|| data.join("templates"));
         Ok(Self { data, templates, database: global.database.clone() })
@@ -102,10 +108,7 @@ impl Installation {
         let mut config = LabConfig::new(&self.data, name.clone())?;
         config.templates.clone_from(&self.templates);
         let data = self.data.clone();
-        config.secrets = Arc::new(move |reference| {
-            let secret = Store::open(&data).ok()?.get(reference).ok()?;
-            secret.expose_str().map(ToOwned::to_owned)
-        });
+        config.secrets = Arc::new(move |reference| Store::open(&data)?.get(reference));
         Lab::open(config)
     }
 }

@@ -58,6 +58,8 @@ pub async fn run(
             .await
         }
         LabCommand::Down { lab } => {
+            // First, since the last thing that a plan to take the lab down does is to forget it.
+            finish_earlier(&installation.engine().await?, &subject(&lab.name)).await?;
             if !Lab::list(installation.data())?.contains(&lab.name) {
                 eprintln!("there is no lab {}", lab.name);
                 return Ok(ExitCode::SUCCESS);

@@ -1,8 +1,8 @@
 //! `guywire plan`, and executing plans in this process while they are shown.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use guywire_plan::{
     Cancel, CancelMode, Cursor, Engine, EngineError, JournalErrorKind, PlanId, PlanState, follow,
 };
@@ -66,16 +66,16 @@ pub async fn run(
         PlanCommand::Cancel { plan, force, undo } => {
             let mode = if force { CancelMode::Forceful } else { CancelMode::Graceful };
             engine.cancel(plan, Cancel { mode, undo }).await?;
-            if journal.header(plan).await?.executing {
+            // Where nobody is there to heed the wish, this process takes the plan to its end. The lease tells
+            // for certain; the header may still name a process that was killed a moment ago.
+            let Some(state) = execute_unless_taken(&engine, plan).await? else {
                 println!(
                     "asked the process that executes plan {plan} to stop; `guywire plan watch {plan}` shows how it does"
                 );
-            } else {
-                // Nobody is there to heed the wish, so this process takes the plan to its end.
-                let state = execute(&engine, plan).await?;
-                let good = matches!(state, PlanState::Cancelled | PlanState::Undone);
-                return Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE });
-            }
+                return Ok(ExitCode::SUCCESS);
+            };
+            let good = matches!(state, PlanState::Cancelled | PlanState::Undone);
+            return Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -83,21 +83,64 @@ pub async fn run(
 
 /// Follows a plan that somebody executes, until it ends.
 pub async fn watch(engine: &Engine, plan: PlanId) -> anyhow::Result<PlanState> {
-    let journal = engine.journal();
-    let header = journal.header(plan).await?;
+    let header = engine.journal().header(plan).await?;
+    let nobody = || anyhow!("nobody executes plan {plan}; go on with it with `guywire plan resume {plan}`");
     if header.state.is_active() && !header.executing {
-        bail!("nobody executes plan {plan}; go on with it with `guywire plan resume {plan}`");
+        return Err(nobody());
     }
-    let (spec, _) = engine.load(plan).await?;
-    let mut progress = Progress::new(&spec);
-    follow(&**journal, plan, Cursor::default(), |event| progress.see(event)).await?;
-    let (_, view) = engine.load(plan).await?;
-    progress.end(&spec.title, view.state, view.reason.as_deref());
-    Ok(view.state)
+    follow_other(engine, plan).await?.ok_or_else(nobody)
 }
 
-/// Executes a plan in this process, or follows the process that does, until it ends.
+/// Follows the process that executes a plan until the plan ends; `None` if that process is gone before.
+async fn follow_other(engine: &Engine, plan: PlanId) -> anyhow::Result<Option<PlanState>> {
+    let journal = engine.journal();
+    let (spec, _) = engine.load(plan).await?;
+    let mut progress = Progress::new(&spec);
+    let gone = async {
+        let mut looks = 0;
+        // Twice in a row: a plan that was only just accepted has no lease for a moment.
+        while looks < 2 {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let header = journal.header(plan).await?;
+            looks = if header.state.is_active() && !header.executing { looks + 1 } else { 0 };
+        }
+        anyhow::Ok(())
+    };
+    tokio::select! {
+        followed = follow(&**journal, plan, Cursor::default(), |event| progress.see(event)) => {
+            followed?;
+        }
+        gone = gone => {
+            gone?;
+            return Ok(None);
+        }
+        interrupt = tokio::signal::ctrl_c() => {
+            interrupt?;
+            bail!("no longer following plan {plan}, which another process executes; `guywire plan cancel {plan}` stops it");
+        }
+    }
+    let (_, view) = engine.load(plan).await?;
+    progress.end(&spec.title, view.state, view.reason.as_deref());
+    Ok(Some(view.state))
+}
+
+/// Executes a plan in this process, or follows the process that does, until it ends. Should that one go
+/// away in the middle, this one takes over.
 pub async fn execute(engine: &Engine, plan: PlanId) -> anyhow::Result<PlanState> {
+    loop {
+        if let Some(state) = execute_unless_taken(engine, plan).await? {
+            return Ok(state);
+        }
+        eprintln!("another process executes plan {plan}; following it");
+        if let Some(state) = follow_other(engine, plan).await? {
+            return Ok(state);
+        }
+        eprintln!("the process that executed plan {plan} is gone; going on with it");
+    }
+}
+
+/// Executes a plan in this process until it ends; `None` if another process does.
+async fn execute_unless_taken(engine: &Engine, plan: PlanId) -> anyhow::Result<Option<PlanState>> {
     let (spec, view) = engine.load(plan).await?;
     let running = tokio::spawn({
         let engine = engine.clone();
@@ -128,12 +171,9 @@ pub async fn execute(engine: &Engine, plan: PlanId) -> anyhow::Result<PlanState>
     match ended {
         Ok(report) => {
             progress.end(&spec.title, report.outcome.state, report.outcome.reason.as_deref());
-            Ok(report.outcome.state)
+            Ok(Some(report.outcome.state))
         }
-        Err(EngineError::Journal(error)) if error.kind == JournalErrorKind::Executing => {
-            progress.end(&spec.title, PlanState::Running, Some("another process executes it; following"));
-            watch(engine, plan).await
-        }
+        Err(EngineError::Journal(error)) if error.kind == JournalErrorKind::Executing => Ok(None),
         Err(error) => Err(anyhow::Error::new(error)
             .context(format!("plan {plan} is unfinished; go on with `guywire plan resume {plan}`"))),
     }

@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 
 use guywire_model::MachineSpec;
+use guywire_secrets::Secret;
 use russh::keys::{Algorithm, PrivateKey, ssh_key::LineEnding};
 use sha_crypt::{PasswordHasher, ShaCrypt};
 
@@ -26,7 +27,7 @@ pub(super) fn write(
     dir: &Path,
     layers: &[PathBuf],
     spec: &MachineSpec,
-    password: Option<&str>,
+    password: Option<&Secret>,
 ) -> Result<()> {
     let upper = Upper { dir, layers };
     // The upper layer's own directory is the machine's root directory.
@@ -118,11 +119,11 @@ fn own(path: &Path, mode: u32, uid: u32, gid: u32) -> Result<()> {
 }
 
 /// The form in which a password may be on a disk.
-fn hash_password(password: &str) -> Result<String> {
+fn hash_password(password: &Secret) -> Result<String> {
     // Twelve bytes are the sixteen characters of salt that crypt(3) looks at.
     let salt: [u8; 12] = rand::random();
     let hash = ShaCrypt::SHA512
-        .hash_password_with_salt(password.as_bytes(), &salt)
+        .hash_password_with_salt(password.expose(), &salt)
         .map_err(|error| unavailable(format!("hashing a password: {error}")))?;
     Ok(hash.as_str().to_owned())
 }

@@ -42,11 +42,7 @@ impl Inner {
         })?;
         let roots = layers.iter().map(|layer| self.layer(layer)).collect::<Result<Vec<_>>>()?;
         let password = match &spec.login.password {
-            Some(reference) => Some((self.secrets)(reference).ok_or_else(|| {
-                not_found(format!(
-                    "machine {name}: {reference} is not in the secret store; put it there first"
-                ))
-            })?),
+            Some(reference) => Some(self.password(name, reference)?),
             None => None,
         };
 
@@ -61,7 +57,7 @@ impl Inner {
             for path in PLAIN {
                 seed(&roots, &partial.join("data"), Path::new(path))?;
             }
-            identity::write(&partial.join("up"), &roots, spec, password.as_deref())?;
+            identity::write(&partial.join("up"), &roots, spec, password.as_ref())?;
             disk::write_json(&partial.join("spec.json"), &record)?;
             // Others may be taking the same address just now: the last look is the one that counts.
             let _lock = self.store.lock(Key::Network)?;

@@ -48,10 +48,10 @@ use guywire_model::{
     SiteName, SiteNetwork, SiteSpec, TemplateSpec, VolumeName,
 };
 use guywire_plan::Fence;
-use guywire_secrets::{Secret, SecretRef};
+use guywire_secrets::{Secret, SecretRef, StoreError};
 
 use self::cgroup::Layout;
-use self::error::{Result, conflict, invalid, unavailable, unsupported, while_doing};
+use self::error::{Result, conflict, invalid, not_found, unavailable, unsupported, while_doing};
 use self::ident::{DataId, LabId};
 use self::store::{Key, Store};
 use crate::ssh::{Auth, Door, HostKey, Identity};
@@ -60,8 +60,8 @@ use crate::{Infra, InfraError, InfraErrorKind, Progress};
 pub use self::init::{InitError, machine_init};
 pub use self::sweep::{Swept, sweep};
 
-/// Looks a secret up when a machine is made that has a password.
-pub type SecretSource = Arc<dyn Fn(&SecretRef) -> Option<String> + Send + Sync>;
+/// Looks a secret up when a machine with a password is made or entered.
+pub type SecretSource = Arc<dyn Fn(&SecretRef) -> std::result::Result<Secret, StoreError> + Send + Sync>;
 
 /// Where a lab is and what it needs.
 #[derive(Clone)]
@@ -99,7 +99,8 @@ impl LabConfig {
     pub fn new(data: impl Into<PathBuf>, name: LabName) -> Result<Self> {
         let data = data.into();
         let starter = std::env::current_exe().map_err(while_doing("finding this program's own file"))?;
-        Ok(Self { templates: data.join("templates"), data, name, starter, secrets: Arc::new(|_| None) })
+        let secrets = |reference: &SecretRef| Err(StoreError::NotFound(reference.name().to_owned()));
+        Ok(Self { templates: data.join("templates"), data, name, starter, secrets: Arc::new(secrets) })
     }
 }
 
@@ -176,6 +177,16 @@ impl Lab {
 }
 
 impl Inner {
+    /// A machine's password.
+    fn password(&self, machine: &MachineName, reference: &SecretRef) -> Result<Secret> {
+        (self.secrets)(reference).map_err(|error| {
+            let message = format!("machine {machine}: its password {reference} is out of reach");
+            let is_missing = matches!(error, StoreError::NotFound(_));
+            let refused = if is_missing { not_found(message) } else { invalid(message) };
+            refused.because(error)
+        })
+    }
+
     /// The installation's own key where the machine lets it in, else the password that it was given.
     fn door(&self, machine: &MachineName) -> Result<Door> {
         let observed = self.observe()?;
@@ -186,10 +197,10 @@ impl Inner {
         let auth = if login.authorized_keys.iter().any(|key| same_key(key, identity.public())) {
             identity.auth()
         } else {
-            let password = login.password.as_ref().and_then(|reference| (self.secrets)(reference));
-            Auth::Password(Secret::new(password.ok_or_else(|| {
+            let reference = login.password.as_ref().ok_or_else(|| {
                 invalid(format!("machine {machine} knows neither this installation's key nor a password"))
-            })?))
+            })?;
+            Auth::Password(self.password(machine, reference)?)
         };
         let path = self.store.machine(machine).join("up").join(identity::HOST_KEY);
         let host_key = std::fs::read_to_string(path).map_err(while_doing("reading a machine's host key"))?;

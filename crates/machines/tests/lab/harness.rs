@@ -16,6 +16,7 @@ use guywire_model::{
     SiteNetwork, SiteSpec, TemplateName, TemplateSpec,
 };
 use guywire_plan::Fence;
+use guywire_secrets::{Secret, StoreError};
 use russh::keys::{Algorithm, PrivateKey, ssh_key::LineEnding};
 use tokio::io::AsyncReadExt;
 
@@ -200,7 +201,10 @@ pub fn open(data: &Path, name: &str) -> Lab {
     let mut config = LabConfig::new(data, LabName::new(name).unwrap()).unwrap();
     config.templates = templates();
     config.starter = starter();
-    config.secrets = Arc::new(|reference| (reference.name() == "lab/ops").then(|| PASSWORD.to_owned()));
+    config.secrets = Arc::new(|reference| {
+        let known = (reference.name() == "lab/ops").then(|| Secret::new(PASSWORD));
+        known.ok_or_else(|| StoreError::NotFound(reference.name().to_owned()))
+    });
     Lab::open(config).unwrap()
 }
 

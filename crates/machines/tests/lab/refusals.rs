@@ -49,7 +49,7 @@ async fn a_machine_that_cannot_be_is_refused() {
         ),
         ("nobody could log in", InfraErrorKind::Invalid, Box::new(|m| m.login.authorized_keys.clear())),
         (
-            "secret:none is not in the secret store",
+            "its password secret:none is out of reach",
             InfraErrorKind::NotFound,
             Box::new(|m| m.login.password = Some("secret:none".parse().unwrap())),
         ),
