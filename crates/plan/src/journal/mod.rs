@@ -215,3 +215,24 @@ fn parse_events(
 fn to_json<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("our own types are plain data that JSON can hold")
 }
+
+/// Whether the plan's state, as stored, is one that `good` takes; `so` says what cannot be done otherwise.
+fn check_state(
+    place: &str,
+    plan: PlanId,
+    state: &str,
+    good: impl Fn(PlanState) -> bool,
+    so: &str,
+) -> Result<(), JournalError> {
+    let state: PlanState =
+        state.parse().map_err(|error| JournalError::corrupt(place, format!("plan {plan}: {error}")))?;
+    if good(state) {
+        return Ok(());
+    }
+    let message = format!("plan {plan} is {}: {so}", state.as_str());
+    Err(JournalError::new(JournalErrorKind::State, place, message))
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 2)
+}

@@ -16,10 +16,9 @@ use sqlx::{
 };
 use tokio::sync::watch;
 
-use super::sqlite::{check_state, millis};
 use super::{
-    Batch, HeaderRow, HeldLock, Journal, JournalError, JournalErrorKind, Lease, PlanHeader, parse_events,
-    to_json,
+    Batch, HeaderRow, HeldLock, Journal, JournalError, JournalErrorKind, Lease, PlanHeader, check_state,
+    millis, parse_events, to_json,
 };
 use crate::{Cancel, Cursor, Event, EventKind, ExecutorId, Fence, Plan, PlanId, PlanState};
 
