@@ -68,12 +68,12 @@ fn down(options: &Options) -> Result<()> {
         }
     }
     process::quiet(guywire(options).args(["lab", "sweep"]))?;
-    let left = traces.left()?;
-    for what in Traces::CHECKED {
-        say(format!("checked: no {what}"));
-    }
+    let left = traces.left_after_a_moment()?;
     if !left.is_empty() {
         bail!("this is left of the lab:\n{}\nrun `cargo xtask lab --down` again", left.join("\n"));
+    }
+    for what in Traces::CHECKED {
+        say(format!("checked: no {what}"));
     }
     say(format!("nothing is left; templates stay in {}", options.data.join("templates").display()));
     Ok(())

@@ -3,11 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
 use crate::process;
 use crate::sweep::{data_dir_of, marked_links};
+
+/// How long the kernel may take to clear away processes that were killed, on a busy host.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a data directory's labs are known on this host.
 #[derive(Debug)]
@@ -17,7 +21,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// What [`Traces::left`] looks for.
+    /// What [`Traces::left_after_a_moment`] looks for.
     pub const CHECKED: [&'static str; 6] = [
         "process in a lab's control groups or on its disks",
         "mount below the data directory",
@@ -37,8 +41,20 @@ impl Traces {
         Ok(Self { data, ids })
     }
 
-    /// Everything that is still there.
-    pub fn left(&self) -> Result<Vec<String>> {
+    /// Everything that is still there once what was killed has had time to go.
+    pub fn left_after_a_moment(&self) -> Result<Vec<String>> {
+        let begin = Instant::now();
+        loop {
+            let left = self.left()?;
+            if left.is_empty() || begin.elapsed() > PATIENCE {
+                return Ok(left);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Everything that is there now.
+    fn left(&self) -> Result<Vec<String>> {
         let mut left = self.processes()?;
         left.extend(self.mounts()?);
         left.extend(self.cgroups()?);
