@@ -29,6 +29,10 @@ use crate::{
 /// How long to wait before asking again for a lock that another plan holds.
 const LOCK_POLL: Duration = Duration::from_millis(200);
 
+/// How many events one commit gathers before what has ended meanwhile is left to the next one. It bounds how
+/// long a commit has the database's only write lock, which other processes want too.
+const GROUP: usize = 4;
+
 /// The execution of one plan.
 pub(crate) struct Run<'a> {
     journal: &'a Arc<dyn Journal>,
@@ -405,7 +409,7 @@ impl<'a> Run<'a> {
                 appended?;
                 self.committed();
             }
-            Some(ended) = self.attempts.join_next() => self.ended(ended),
+            Some(ended) = self.attempts.join_next(), if self.batch.events.len() < GROUP => self.ended(ended),
             Some(notice) = notices.recv() => match notice {
                 Notice::Cancel(cancel) => self.cancel(cancel),
                 Notice::Lost(error) => return Err(error),
@@ -415,7 +419,9 @@ impl<'a> Run<'a> {
             }
             () = tokio::time::sleep(pause) => {}
         }
-        while let Some(ended) = self.attempts.try_join_next() {
+        while self.batch.events.len() < GROUP
+            && let Some(ended) = self.attempts.try_join_next()
+        {
             self.ended(ended);
         }
         Ok(())

@@ -53,16 +53,22 @@ pub struct Task {
     /// Who does it.
     pub handler: HandlerId,
     /// What the handler is given.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
     pub input: Value,
     /// What must have succeeded before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<TaskIndex>,
     /// The innermost lock scope that it runs in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<ScopeIndex>,
     /// Resources whose width it counts against.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<String>,
     /// Never applied again without a certain probe.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub guarded: bool,
     /// Once started, locks around it are held when the plan stops, and the plan cannot be undone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub irreversible: bool,
     /// The time for one attempt, in milliseconds.
     pub timeout_ms: u64,

@@ -97,7 +97,7 @@ async fn every_write(store: impl AsyncFn() -> Store, term_ms: &str) -> usize {
             let (id, plan, good) = prepared(&store, fails).await;
             let (code, signal) =
                 ended(store.victim("run", id.0).env(variable, number.to_string()).env("TERM_MS", term_ms));
-            if signal == Some(SIGABRT) {
+            if signal == Some(SIGABRT) || code == Some(20) {
                 aborts += 1;
                 let ended = finish(&store, id, term_ms, good);
                 assert!(ended == good || ended == 21, "write {number} {variable}: ended with {ended}");
@@ -106,7 +106,7 @@ async fn every_write(store: impl AsyncFn() -> Store, term_ms: &str) -> usize {
             }
             judge(&World::new(&store.world()), &plan, fails);
             locks_are_gone(&store).await;
-            if signal != Some(SIGABRT) {
+            if signal != Some(SIGABRT) && code != Some(20) {
                 break;
             }
         }
@@ -120,6 +120,8 @@ fn finish(store: &Store, id: PlanId, term_ms: &str, good: i32) -> i32 {
         let output = store.victim("run", id.0).env("TERM_MS", term_ms).output().unwrap();
         match output.status.code() {
             Some(code) if code == good || code == 21 => return code,
+            // On a busy machine a short lease may run out under its holder: whoever comes next goes on.
+            Some(20) => {}
             Some(1) if String::from_utf8_lossy(&output.stderr).contains("another process executes") => {
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
@@ -140,7 +142,7 @@ async fn aborted_around_every_commit_on_sqlite() {
 
 #[tokio::test]
 async fn aborted_around_every_commit_on_postgres() {
-    let aborts = every_write(Store::postgres, "300").await;
+    let aborts = every_write(Store::postgres, "400").await;
     println!("{aborts} aborts, every one recovered");
     assert!(aborts > 80, "only {aborts} aborts: is the plan that short?");
 }

@@ -9,7 +9,11 @@ use guywire_plan::{
     Engine, ExecutorId, JournalErrorKind, Options, Plan, PlanBuilder, PlanState, journal::Batch,
 };
 use rand::{RngExt, SeedableRng};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::{Pid, Signal, kill_process},
+};
+use sqlx::{Connection, SqliteConnection, sqlite::SqliteConnectOptions};
 
 use crate::{
     stores::Store,
@@ -37,6 +41,35 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(pid, signal).unwrap();
 }
 
+/// Stops a process at a moment when it holds neither the world's lock nor the database's write lock: asleep
+/// with one of them it would keep everybody from going on, and prove nothing about leases.
+async fn stop_outside_locks(child: &Child, store: &Store) {
+    for _ in 0..1000 {
+        signal(child, Signal::STOP);
+        if is_free(store).await {
+            return;
+        }
+        signal(child, Signal::CONT);
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    panic!("it holds a lock whenever it is looked at");
+}
+
+async fn is_free(store: &Store) -> bool {
+    let lock = std::fs::File::create(store.world().join("lock")).unwrap();
+    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return false;
+    }
+    if store.is_postgres() {
+        return true;
+    }
+    let options: SqliteConnectOptions = store.place.parse().unwrap();
+    let mut connection = SqliteConnection::connect_with(&options.busy_timeout(Duration::ZERO)).await.unwrap();
+    let free = sqlx::query("BEGIN IMMEDIATE").execute(&mut connection).await.is_ok();
+    connection.close().await.unwrap();
+    free
+}
+
 async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_mins(1);
     while !done().await {
@@ -55,7 +88,7 @@ async fn a_process_that_slept_past_its_lease_neither_acts_nor_records() {
         let mut sleeper =
             store.victim("run", id.0).env("TERM_MS", "600").stderr(Stdio::piped()).spawn().unwrap();
         until("it has acted", async || !world.deeds().is_empty()).await;
-        signal(&sleeper, Signal::STOP);
+        stop_outside_locks(&sleeper, &store).await;
         let stopped_at = world.deeds().len();
         // Its lease runs out, this process takes over and ends the plan.
         until("its lease has run out", async || !store.open().await.header(id).await.unwrap().executing)
@@ -116,10 +149,10 @@ async fn two_executors_share_plans_on_postgres_under_random_kills() {
     let seed: u64 = rand::random();
     println!("seed {seed}");
     let mut dice = rand::rngs::StdRng::seed_from_u64(seed);
-    let executor = || store.victim("work", 60_000).env("TERM_MS", "500").spawn().unwrap();
+    let executor = || store.victim("work", 300_000).env("TERM_MS", "1000").spawn().unwrap();
     let mut executors = [executor(), executor()];
     let journal = store.open().await;
-    let (mut kills, deadline) = (0, Instant::now() + Duration::from_secs(90));
+    let (mut kills, deadline) = (0, Instant::now() + Duration::from_secs(240));
     loop {
         tokio::time::sleep(Duration::from_millis(dice.random_range(50..400))).await;
         let left = journal.list(100).await.unwrap().iter().filter(|plan| plan.state.is_active()).count();
