@@ -182,7 +182,6 @@ fn a_second_up_takes_over_when_the_first_dies() {
 }
 
 #[test]
-#[ignore = "two processes that make the journal at once still collide in its migration"]
 fn two_first_commands_at_once_both_work() {
     for _ in 0..5 {
         let guywire = Guywire::new();

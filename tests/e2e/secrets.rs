@@ -3,6 +3,7 @@
 use std::{
     io::Write,
     os::unix::fs::PermissionsExt,
+    panic::AssertUnwindSafe,
     path::Path,
     process::Stdio,
     sync::atomic::{AtomicBool, Ordering},
@@ -109,8 +110,10 @@ fn no_secret_turns_up_anywhere() {
     let mut said = Vec::new();
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| watch_processes(&stop));
-        said = use_secrets(&guywire);
+        // A failure must stop the watcher too, or the scope would wait for it for ever.
+        let used = std::panic::catch_unwind(AssertUnwindSafe(|| use_secrets(&guywire)));
         stop.store(true, Ordering::Relaxed);
+        said = used.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         assert!(watcher.join().unwrap() > 10, "processes were looked at all along");
     });
     assert_clean("what commands printed", guywire.transcript().as_bytes());
@@ -152,7 +155,7 @@ fn use_secrets(guywire: &Guywire) -> Vec<crate::harness::Output> {
     guywire.ok(&["lab", "up", "--file", &lab_file(guywire)]);
     assert_eq!(guywire.ssh("m1", "whoami; sudo -n whoami"), "root\nroot", "entered with the password");
     assert!(guywire.ssh("m1", "grep ^ops: /etc/shadow").starts_with("ops:$6$"), "a hash, not the password");
-    let uses = "token='{secret:app/token}'; test ${#token} -eq 16; sleep 2";
+    let uses = "token='{secret:app/token}'; test ${#token} -eq 16; touch /root/begun; while [ ! -e /root/seen ]; do sleep 0.1; done";
     let shows = "echo 'token {secret:app/token}'; printf %s '{secret:app/token}' | base64; echo '{secret:app/token}' >&2";
     let fails = "echo 'cannot log in with {secret:app/token}' >&2; exit 5";
     let mut outputs = Vec::new();
@@ -160,11 +163,14 @@ fn use_secrets(guywire: &Guywire) -> Vec<crate::harness::Output> {
         let plan = submit(guywire, "m1", script);
         let running = Running::spawn(&mut executor(guywire, &["run", &plan]));
         if script == uses {
-            let while_it_runs = until("the unit runs", || {
-                let seen = guywire.ssh("m1", ON_MACHINE);
-                seen.contains("ActiveState=active").then_some(seen)
-            });
+            // Until the unit has opened its script, that is a file in /run, in memory and root's alone; a look
+            // that comes so early finds the secret there.
+            let begun = "ls /root/begun 2> /dev/null || true";
+            until("the unit has begun", || (!guywire.ssh("m1", begun).is_empty()).then_some(()));
+            let while_it_runs = guywire.ssh("m1", ON_MACHINE);
+            assert!(while_it_runs.contains("ActiveState=active"), "{while_it_runs}");
             assert_clean("the machine while a unit runs", while_it_runs.as_bytes());
+            guywire.ssh("m1", "touch /root/seen");
         }
         let output = running.wait();
         assert_eq!(output.code, Some(code), "{output:#?}");

@@ -3,7 +3,6 @@
 mod bench;
 mod deny;
 mod docs;
-mod doors;
 mod host;
 mod interrupt;
 mod lab;

@@ -6,7 +6,6 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 
-use crate::doors::Doors;
 use crate::postgres::Server;
 use crate::progress::{elapsed, say};
 use crate::sweep::TestDir;
@@ -151,11 +150,10 @@ fn tests(dir: &TestDir, words: &[&str]) -> (Tally, Result<()>) {
     let around = || -> Result<_> {
         let server = Server::start()?;
         say(format!("PostgreSQL answers at {}", server.url()));
-        say("bringing lab machines up for the tests that need some");
-        let doors = Doors::open(dir)?;
-        Ok((server, doors, places::templates()?))
+        make_base(dir)?;
+        Ok((server, places::templates()?))
     };
-    let (server, doors, templates) = match around() {
+    let (server, templates) = match around() {
         Ok(around) => around,
         Err(error) => return (Tally::default(), Err(error)),
     };
@@ -163,9 +161,19 @@ fn tests(dir: &TestDir, words: &[&str]) -> (Tally, Result<()>) {
         command.env("GUYWIRE_TEST_POSTGRES", server.url());
         command.env("GUYWIRE_TEMPLATES", &templates);
         command.env("TMPDIR", dir.temporary());
-        doors.tell(command);
     };
     lanes::test(&prepare, words)
+}
+
+/// Makes the base system that lab machines start from, so that no test's time is spent on it.
+fn make_base(dir: &TestDir) -> Result<()> {
+    say("bringing a lab machine up, so that the base system is there for all tests");
+    for words in [&["lab", "up", "--machines", "1"] as &[&str], &["lab", "down"]] {
+        let mut guywire = Command::new(places::debug_guywire());
+        guywire.env("GUYWIRE_DATA", dir.data("base")).env("GUYWIRE_TEMPLATES", places::templates()?);
+        process::shown(guywire.args(words))?;
+    }
+    Ok(())
 }
 
 fn sum_up(outcomes: &[Outcome], tally: Tally) -> Result<()> {

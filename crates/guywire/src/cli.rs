@@ -137,7 +137,7 @@ pub enum LabCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum HostsCommand {
-    /// Hosts of an inventory: whether each can be reached, and who has it
+    /// Hosts of an inventory, and whether each can be reached
     List {
         #[command(flatten)]
         inventory: Inventory,

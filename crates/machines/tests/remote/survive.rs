@@ -66,6 +66,10 @@ async fn another_process_takes_over_after_a_kill() {
 #[tokio::test]
 #[ignore = "runs as a process of another test"]
 async fn the_process_that_is_killed() {
+    // Run with all other ignored tests, it has no parent and nothing to do.
+    if std::env::var("UNIT_KEY").is_err() {
+        return;
+    }
     let door = machines_for_test().remove(0).door;
     let env = |name| std::env::var(name).unwrap();
     let request = UnitRequest { key: env("UNIT_KEY"), ..unit(env("UNIT_SCRIPT")) };

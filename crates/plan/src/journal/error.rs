@@ -121,6 +121,20 @@ impl JournalError {
         Self { kind, place: place.to_owned(), message, source: Some(Box::new(error)) }
     }
 
+    /// What a file system's refusal means for a person.
+    pub(crate) fn from_io(place: &str, error: &std::io::Error) -> Self {
+        let full = error.kind() == std::io::ErrorKind::StorageFull;
+        let (kind, message) = if full {
+            (JournalErrorKind::Full, "the disk is full; make room and try again")
+        } else {
+            (
+                JournalErrorKind::ReadOnly,
+                "cannot be opened; check that the directory is there and may be written",
+            )
+        };
+        Self::new(kind, place, format!("{message} ({error})"))
+    }
+
     /// A migration's failure: most of all, a database that is ahead of this program.
     pub(crate) fn from_migrate(place: &str, error: sqlx::migrate::MigrateError) -> Self {
         use sqlx::migrate::MigrateError;

@@ -158,6 +158,7 @@ struct HeaderRow {
     state: String,
     tasks: i64,
     created_ms: i64,
+    owner: Option<String>,
     executing: bool,
     cancel: Option<String>,
 }

@@ -11,7 +11,7 @@ use std::{
 use async_trait::async_trait;
 use serde::Serialize;
 use sqlx::{
-    FromRow, PgConnection, PgPool, Row,
+    Connection, FromRow, PgConnection, PgPool, Row,
     postgres::{PgConnectOptions, PgListener, PgPoolOptions, PgRow},
 };
 use tokio::sync::watch;
@@ -23,6 +23,9 @@ use super::{
 use crate::{Cancel, Cursor, Event, EventKind, ExecutorId, Fence, Plan, PlanId, PlanState};
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("migrations/postgres");
+
+/// How long a connection may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A journal in a `PostgreSQL` database.
 pub struct PostgresJournal {
@@ -47,9 +50,14 @@ impl PostgresJournal {
         let host = socket.unwrap_or_else(|| options.get_host().to_owned());
         let place = format!("database {database} at {host}:{}", options.get_port());
         let fail = |error| JournalError::from_sqlx(&place, error);
+        // The pool would only say that it waited in vain; a first connection says why.
+        let first = tokio::time::timeout(PATIENCE, PgConnection::connect_with(&options)).await;
+        let silent = || std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer in time");
+        let first = first.unwrap_or_else(|_| Err(sqlx::Error::Io(silent()))).map_err(fail)?;
+        first.close().await.map_err(fail)?;
         let pool = PgPoolOptions::new()
             .max_connections(8)
-            .acquire_timeout(Duration::from_secs(10))
+            .acquire_timeout(PATIENCE)
             .connect_with(options)
             .await
             .map_err(fail)?;
@@ -456,6 +464,7 @@ impl FromRow<'_, PgRow> for HeaderRow {
             state: row.try_get("state")?,
             tasks: row.try_get("tasks")?,
             created_ms: row.try_get("created_ms")?,
+            owner: row.try_get("owner")?,
             executing: row.try_get::<Option<bool>, _>("executing")?.unwrap_or(false),
             cancel: row.try_get("cancel")?,
         })

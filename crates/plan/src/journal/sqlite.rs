@@ -21,7 +21,7 @@ use std::{
 use async_trait::async_trait;
 use rustix::fs::{FlockOperation, flock};
 use sqlx::{
-    Connection, FromRow, Row, SqliteConnection, SqlitePool,
+    Connection, SqliteConnection, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 use tokio::sync::{Mutex, Notify};
@@ -67,20 +67,29 @@ impl SqliteJournal {
             .busy_timeout(BUSY)
             .foreign_keys(true)
             .statement_cache_capacity(64);
+        let io = |error| fail(sqlx::Error::Io(error));
+        let owners = PathBuf::from(format!("{place}.owners"));
+        match std::fs::create_dir(&owners) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(JournalError::from_io(&place, &error));
+            }
+            _ => {}
+        }
+        // Two processes that find no journal must not both make one.
+        let making = File::open(&owners).map_err(io)?;
+        flock(&making, FlockOperation::LockExclusive).map_err(|error| io(error.into()))?;
         let mut writer = SqliteConnection::connect_with(&options).await.map_err(fail)?;
         MIGRATIONS
             .run_direct(None, &mut writer, false)
             .await
             .map_err(|error| JournalError::from_migrate(&place, error))?;
+        drop(making);
         let id = sqlx::query_scalar("SELECT id FROM journal").fetch_one(&mut writer).await.map_err(fail)?;
         let readers = SqlitePoolOptions::new()
             .min_connections(0)
             .max_connections(2)
             .connect_lazy_with(options.read_only(true));
-        let owners = PathBuf::from(format!("{place}.owners"));
-        std::fs::create_dir_all(&owners).map_err(|error| fail(sqlx::Error::Io(error)))?;
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-            .map_err(|error| fail(sqlx::Error::Io(error)))?;
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(io)?;
         Ok(Self {
             id,
             boot: boot.trim().to_owned(),
@@ -141,7 +150,13 @@ impl SqliteJournal {
         .fetch_optional(&self.readers)
         .await
         .map_err(|error| self.fail(error))?;
-        row.ok_or_else(|| JournalError::not_found(&self.place, plan))?.parse(&self.place)
+        self.parse(row.ok_or_else(|| JournalError::not_found(&self.place, plan))?)
+    }
+
+    /// A row as a header. A lease says nothing of a process that is dead.
+    fn parse(&self, row: HeaderRow) -> Result<PlanHeader, JournalError> {
+        let dead = row.executing && row.owner.as_deref().is_some_and(|owner| self.is_dead(owner));
+        HeaderRow { executing: row.executing && !dead, ..row }.parse(&self.place)
     }
 
     async fn grant(
@@ -169,11 +184,6 @@ impl SqliteJournal {
         .await
         .map_err(fail)?;
         Ok(Lease { plan, owner: owner.clone(), fence: Fence(fence.unsigned_abs()), until })
-    }
-
-    /// Whether the plan of this row may be taken; `executing` is by the lease alone.
-    fn free(&self, header: &PlanHeader, owner: Option<&str>) -> bool {
-        !header.executing || owner.is_some_and(|owner| self.is_dead(owner))
     }
 }
 
@@ -228,7 +238,7 @@ impl Journal for SqliteJournal {
         .fetch_all(&self.readers)
         .await
         .map_err(|error| self.fail(error))?;
-        rows.into_iter().map(|row| row.parse(&self.place)).collect()
+        rows.into_iter().map(|row| self.parse(row)).collect()
     }
 
     async fn latest(&self, subject: &str) -> Result<Option<PlanHeader>, JournalError> {
@@ -302,7 +312,7 @@ impl Journal for SqliteJournal {
         let fail = |error| self.fail(error);
         let mut writer = self.writer.lock().await;
         let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(fail)?;
-        let row = sqlx::query(
+        let row = sqlx::query_as::<_, HeaderRow>(
             "SELECT *, owner IS NOT NULL AND lease_boot = ?2 AND lease_until > ?3 AS executing FROM plan WHERE id = ?1",
         )
         .bind(plan.0)
@@ -312,13 +322,12 @@ impl Journal for SqliteJournal {
         .await
         .map_err(fail)?
         .ok_or_else(|| JournalError::not_found(&self.place, plan))?;
-        let holder: Option<String> = row.get("owner");
-        let header = HeaderRow::from_row(&row).map_err(fail)?.parse(&self.place)?;
+        let header = self.parse(row)?;
         if !header.state.is_active() {
             let message = format!("plan {plan} has {}", header.state.as_str());
             return Err(JournalError::new(JournalErrorKind::State, &self.place, message));
         }
-        if !self.free(&header, holder.as_deref()) {
+        if header.executing {
             let message =
                 format!("another process executes plan {plan}; follow it with `guywire plan watch {plan}`");
             return Err(JournalError::new(JournalErrorKind::Executing, &self.place, message));
@@ -339,7 +348,7 @@ impl Journal for SqliteJournal {
         let fail = |error| self.fail(error);
         let mut writer = self.writer.lock().await;
         let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(fail)?;
-        let rows = sqlx::query(
+        let rows = sqlx::query_as::<_, HeaderRow>(
             "SELECT *, owner IS NOT NULL AND lease_boot = ?1 AND lease_until > ?2 AS executing FROM plan \
              WHERE state IN ('ready', 'running', 'stopping', 'undoing') ORDER BY id",
         )
@@ -349,9 +358,8 @@ impl Journal for SqliteJournal {
         .await
         .map_err(fail)?;
         for row in rows {
-            let holder: Option<String> = row.get("owner");
-            let header = HeaderRow::from_row(&row).map_err(fail)?.parse(&self.place)?;
-            if !except.contains(&header.id) && self.free(&header, holder.as_deref()) {
+            let header = self.parse(row)?;
+            if !except.contains(&header.id) && !header.executing {
                 let lease = self.grant(&mut transaction, header.id, owner, term).await?;
                 transaction.commit().await.map_err(fail)?;
                 self.committed();

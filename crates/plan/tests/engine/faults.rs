@@ -89,13 +89,21 @@ impl SmallDisk {
         Self(dir)
     }
 
+    /// A database that was just closed may keep the file system busy for a moment.
     fn remount(&self, options: &str) {
-        let done = Command::new("mount")
-            .args(["-o", &format!("remount,{options}")])
-            .arg(self.0.path())
-            .status()
-            .unwrap();
-        assert!(done.success());
+        let remounted = || {
+            let options = format!("remount,{options}");
+            Command::new("mount").args(["-o", &options]).arg(self.0.path()).status().unwrap().success()
+        };
+        let pause = || std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(
+            (0..100).any(|_| remounted() || {
+                pause();
+                false
+            }),
+            "{} stays as it is",
+            self.0.path().display()
+        );
     }
 }
 

@@ -16,6 +16,7 @@ impl FromRow<'_, SqliteRow> for HeaderRow {
             state: row.try_get("state")?,
             tasks: row.try_get("tasks")?,
             created_ms: row.try_get("created_ms")?,
+            owner: row.try_get("owner")?,
             executing: row.try_get::<Option<bool>, _>("executing")?.unwrap_or(false),
             cancel: row.try_get("cancel")?,
         })
