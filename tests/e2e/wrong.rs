@@ -292,18 +292,19 @@ fn a_read_only_or_full_disk_is_named_and_loses_nothing() {
 #[test]
 fn without_root_it_says_so() {
     let guywire = Guywire::new();
-    // A place that anybody may look into, with a copy of the binary that anybody may run.
-    let place = std::env::temp_dir().join(format!("guywire-e2e-nobody-{}", std::process::id()));
-    std::fs::create_dir_all(&place).unwrap();
+    // A place that anybody may look into (the tests' own may be below root's home), with a copy of the
+    // binary that anybody may run.
+    let dir = tempfile::Builder::new().prefix("guywire-e2e-nobody-").tempdir_in("/var/tmp").unwrap();
+    let place = dir.path();
     std::fs::copy(binary(), place.join("guywire")).unwrap();
-    std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o777)).unwrap();
     let as_nobody = |args: &[&str]| {
         let mut command = Command::new("setpriv");
         command
             .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
             .arg(place.join("guywire"))
             .args(args);
-        command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", &place).current_dir("/");
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", place).current_dir("/");
         Running::spawn(&mut command).wait()
     };
     let up = as_nobody(&["lab", "up", "--machines", "1"]);
@@ -320,5 +321,4 @@ fn without_root_it_says_so() {
     guywire.ok(&["plan", "list"]);
     let ours = as_nobody(&["plan", "list", "--data", &guywire.data().display().to_string()]);
     assert_eq!(ours.code, Some(FAILED), "{ours:#?}");
-    std::fs::remove_dir_all(&place).unwrap();
 }

@@ -15,7 +15,8 @@ use guywire_plan::{
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-/// The world's directory.
+/// The world's directory. Its memory of deeds is also its state: a deed and its effect are one write, so
+/// that a death between them is impossible and the count of deeds is the count of effects.
 #[derive(Debug, Clone)]
 pub struct World {
     dir: PathBuf,
@@ -26,41 +27,36 @@ pub type Deed = (String, String, u64);
 
 impl World {
     pub fn new(dir: &Path) -> Self {
-        std::fs::create_dir_all(dir.join("state")).unwrap();
+        std::fs::create_dir_all(dir.join("fence")).unwrap();
         Self { dir: dir.to_owned() }
     }
 
-    /// Acts under a lock, unless somebody with a higher fence was here: what a node's wrapper does.
-    fn act(
-        &self,
-        verb: &str,
-        name: &str,
-        context: &Context,
-        change: impl FnOnce(&Path),
-    ) -> Result<(), TaskError> {
+    /// Acts under a lock, unless somebody with a higher fence was here: what a node's wrapper does. A guarded
+    /// deed that is done already is remembered as a `DOUBLE`.
+    fn act(&self, verb: &str, name: &str, context: &Context, guarded: bool) -> Result<(), TaskError> {
         let lock = File::create(self.dir.join("lock")).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
         let fence_file = self.dir.join("fence").join(context.key().replace('/', "_"));
-        std::fs::create_dir_all(fence_file.parent().unwrap()).unwrap();
         let seen: u64 =
             std::fs::read_to_string(&fence_file).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
         if context.fence().0 < seen {
             self.note("REFUSED", name, context.fence().0);
             return Err(TaskError::fatal("an older fence"));
         }
-        std::fs::write(&fence_file, context.fence().0.to_string()).unwrap();
+        // Replaced whole: a death in the middle must not leave an empty fence.
+        let new = fence_file.with_extension("new");
+        std::fs::write(&new, context.fence().0.to_string()).unwrap();
+        std::fs::rename(&new, &fence_file).unwrap();
+        let verb = if guarded && self.is_done(name) { "DOUBLE" } else { verb };
         self.note(verb, name, context.fence().0);
-        change(&self.state(name));
         abort_at_effect();
         Ok(())
     }
 
-    fn state(&self, name: &str) -> PathBuf {
-        self.dir.join("state").join(name.replace('/', "_"))
-    }
-
+    /// Whether the last that was done to a task is doing it.
     pub fn is_done(&self, name: &str) -> bool {
-        self.state(name).exists()
+        let last = self.deeds().into_iter().rfind(|(verb, deed, _)| deed == name && verb != "REFUSED");
+        last.is_some_and(|(verb, ..)| verb == "apply" || verb == "begin" || verb == "DOUBLE")
     }
 
     fn note(&self, verb: &str, name: &str, fence: u64) {
@@ -154,7 +150,7 @@ impl Handler for Mark {
             tokio::time::sleep(Duration::from_millis(input.pause_ms)).await;
         }
         context.check()?;
-        self.0.act("apply", &input.name, context, |state| std::fs::write(state, "").unwrap())?;
+        self.0.act("apply", &input.name, context, false)?;
         Ok(input.name.clone())
     }
 
@@ -163,11 +159,7 @@ impl Handler for Mark {
     }
 
     async fn undo(&self, context: &Context, input: &Input) -> Result<(), TaskError> {
-        self.0.act("undo", &input.name, context, |state| {
-            if state.exists() {
-                std::fs::remove_file(state).unwrap();
-            }
-        })
+        self.0.act("undo", &input.name, context, false)
     }
 }
 
@@ -190,12 +182,7 @@ impl Handler for Once {
         if context.attempt() <= input.failures {
             return Err(TaskError::retry("not yet"));
         }
-        let world = &self.0;
-        world.act("apply", &input.name, context, |state| {
-            if OpenOptions::new().write(true).create_new(true).open(state).is_err() {
-                world.note("DOUBLE", &input.name, context.fence().0);
-            }
-        })?;
+        self.0.act("apply", &input.name, context, true)?;
         Ok(input.name.clone())
     }
 
@@ -262,10 +249,10 @@ impl Handler for Endless {
     }
 
     async fn apply(&self, context: &Context, input: &Input) -> Result<(), TaskError> {
-        self.0.act("begin", &input.name, context, |state| std::fs::write(state, "").unwrap())?;
+        self.0.act("begin", &input.name, context, false)?;
         context.say("running on a node");
         context.stop().cancelled().await;
-        self.0.act("stopped", &input.name, context, |state| std::fs::remove_file(state).unwrap())?;
+        self.0.act("stopped", &input.name, context, false)?;
         Err(TaskError::retry("stopped"))
     }
 }
