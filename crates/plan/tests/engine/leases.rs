@@ -46,6 +46,8 @@ fn signal(child: &Child, signal: Signal) {
 async fn stop_outside_locks(child: &Child, store: &Store) {
     for _ in 0..1000 {
         signal(child, Signal::STOP);
+        // The signal is on its way when `kill` returns; on a busy machine a thread may still run for a while.
+        until("it has stopped", async || is_stopped(child)).await;
         if is_free(store).await {
             return;
         }
@@ -53,6 +55,16 @@ async fn stop_outside_locks(child: &Child, store: &Store) {
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
     panic!("it holds a lock whenever it is looked at");
+}
+
+/// Whether every thread of a process is stopped.
+fn is_stopped(child: &Child) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+    let state = |stat: &str| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'));
+    threads.into_iter().all(|thread| {
+        let stat = std::fs::read_to_string(thread.unwrap().path().join("stat"));
+        stat.is_ok_and(|stat| state(&stat))
+    })
 }
 
 async fn is_free(store: &Store) -> bool {
