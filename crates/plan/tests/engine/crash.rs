@@ -92,13 +92,17 @@ async fn every_write(store: impl AsyncFn() -> Store, term_ms: &str) -> usize {
     for (fails, variable) in
         [(false, "ABORT_BEFORE"), (false, "ABORT_AFTER"), (true, "ABORT_BEFORE"), (true, "ABORT_AFTER")]
     {
-        for number in 1.. {
+        let (mut number, mut lost) = (1, 0);
+        loop {
             let store = store().await;
             let (id, plan, good) = prepared(&store, fails).await;
             let (code, signal) =
                 ended(store.victim("run", id.0).env(variable, number.to_string()).env("TERM_MS", term_ms));
-            if signal == Some(SIGABRT) || code == Some(20) {
-                aborts += 1;
+            let aborted = signal == Some(SIGABRT);
+            // A short lease that ran out on a busy machine before the abort has proved nothing about this
+            // write: the plan must still end well, and the same write is tried again.
+            let early = code == Some(20);
+            if aborted || early {
                 let ended = finish(&store, id, term_ms, good);
                 assert!(ended == good || ended == 21, "write {number} {variable}: ended with {ended}");
             } else {
@@ -106,7 +110,13 @@ async fn every_write(store: impl AsyncFn() -> Store, term_ms: &str) -> usize {
             }
             judge(&World::new(&store.world()), &plan, fails);
             locks_are_gone(&store).await;
-            if signal != Some(SIGABRT) && code != Some(20) {
+            if aborted {
+                aborts += 1;
+                number += 1;
+            } else if early {
+                lost += 1;
+                assert!(lost < 50, "the machine is too busy for a lease of {term_ms} ms");
+            } else {
                 break;
             }
         }
