@@ -1,0 +1,1 @@
+//! The VNF manager: ETSI SOL003 on the durable plan engine.

@@ -1,0 +1,1 @@
+//! CSAR packages and their VNFDs: bytes in, a typed descriptor or a reason with file and line out.

@@ -1,0 +1,1 @@
+//! What machines become: pure planners beside their task handlers.
