@@ -1,0 +1,46 @@
+//! What the manager does, whoever asks: operations, packages, subscriptions, alarms.
+
+pub mod notices;
+pub mod works;
+
+use std::{path::PathBuf, sync::Arc};
+
+use guywire_plan::Engine;
+use guywire_secrets::Store as Secrets;
+
+use crate::store::Store;
+
+/// All that the application needs, wired by whoever starts it. Cheap to clone.
+#[derive(Clone)]
+pub struct App {
+    /// What is kept.
+    pub store: Arc<Store>,
+    /// Executes plans.
+    pub engine: Engine,
+    /// How machines and roles are planned for.
+    pub works: Arc<dyn works::Works>,
+    /// The encrypted store of secrets.
+    pub secrets: Arc<Secrets>,
+    /// How the manager is set up.
+    pub config: Arc<Config>,
+}
+
+/// How the manager is set up.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where packages' contents lie, among other things.
+    pub data: PathBuf,
+    /// The address under which others reach us, for links and notifications: `http://127.0.0.1:9890`.
+    pub url: String,
+    /// The NFVO that grants operations; without one they are granted locally.
+    pub nfvo: Option<Nfvo>,
+}
+
+/// An NFVO that grants operations.
+#[derive(Debug, Clone)]
+pub struct Nfvo {
+    /// The root of its API, before `/grant/v1`.
+    pub url: String,
+    /// How we prove who we are.
+    pub auth: Option<crate::domain::CallbackAuth>,
+}

@@ -1,0 +1,151 @@
+//! Who wants to hear of what.
+
+use guywire_secrets::SecretRef;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{InstanceId, OperationState, OperationType, SubscriptionId};
+
+/// Somebody who wants to hear.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Subscription {
+    /// Its id.
+    pub id: SubscriptionId,
+    /// Which interface it belongs to.
+    pub api: Api,
+    /// Where notifications go.
+    pub callback: String,
+    /// Which ones.
+    pub filter: Filter,
+    /// How much is told.
+    pub verbosity: Verbosity,
+    /// How we prove who we are.
+    pub auth: Option<CallbackAuth>,
+    /// When it was made.
+    pub created: Timestamp,
+}
+
+/// The interface that a subscription belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Api {
+    /// `/vnflcm/v1`
+    LcmV1,
+    /// `/vnflcm/v2`
+    LcmV2,
+    /// `/vnfpkgm/v1`
+    Pkgm,
+    /// `/vnffm/v1`
+    Fm,
+}
+
+/// How much a notification tells.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Verbosity {
+    /// All.
+    #[default]
+    Full,
+    /// Without what can be read again.
+    Short,
+}
+
+/// Which notifications are wanted. An empty list means all.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Filter {
+    /// Kinds of notifications.
+    pub notification_types: Vec<String>,
+    /// Operations, for the kind that is about them.
+    pub operation_types: Vec<OperationType>,
+    /// States, likewise.
+    pub operation_states: Vec<OperationState>,
+    /// Instances.
+    pub instances: InstanceFilter,
+    /// The filter as it was given, to be shown again.
+    pub given: Option<Value>,
+}
+
+/// Which instances (`VnfInstanceSubscriptionFilter`), or packages.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct InstanceFilter {
+    /// Descriptors.
+    pub vnfd_ids: Vec<String>,
+    /// Providers with their products and versions, as SOL003 nests them.
+    pub products: Vec<Value>,
+    /// Instances, or packages.
+    pub ids: Vec<String>,
+    /// Instances by name.
+    pub names: Vec<String>,
+}
+
+/// How we prove to a callback who we are. Secrets are references.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum CallbackAuth {
+    /// User and password.
+    Basic {
+        /// The user.
+        user: String,
+        /// The password.
+        password: SecretRef,
+    },
+    /// A token from a token endpoint.
+    OAuth2 {
+        /// The client's id.
+        client: String,
+        /// Its secret; none with a certificate alone.
+        secret: Option<SecretRef>,
+        /// The token endpoint.
+        endpoint: String,
+    },
+    /// The manager's own client certificate.
+    Mtls,
+}
+
+/// A change that subscribers may want to hear of, before it is known who they are.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Notice {
+    /// An operation entered a state, or asked to be told of.
+    Operation {
+        /// The operation as it is now.
+        operation: Box<super::Operation>,
+        /// The instance that it is about.
+        instance: Box<super::Instance>,
+    },
+    /// An instance was created.
+    InstanceCreated(Box<super::Instance>),
+    /// An instance was deleted.
+    InstanceDeleted(Box<super::Instance>),
+    /// A package was onboarded.
+    PackageOnboarded(Box<super::PackageRecord>),
+    /// A package changed its state, or is gone (`deleted`).
+    PackageChanged {
+        /// The package.
+        package: Box<super::PackageRecord>,
+        /// Whether it is gone.
+        deleted: bool,
+    },
+    /// An alarm was raised or changed.
+    Alarm {
+        /// The alarm.
+        alarm: Box<super::Alarm>,
+        /// The instance's attributes that filters look at.
+        instance: Box<super::Instance>,
+        /// Whether it is over.
+        cleared: bool,
+    },
+}
+
+impl Notice {
+    /// The instance that it is about, if it is about one.
+    pub fn instance(&self) -> Option<InstanceId> {
+        match self {
+            Self::Operation { instance, .. }
+            | Self::Alarm { instance, .. }
+            | Self::InstanceCreated(instance)
+            | Self::InstanceDeleted(instance) => Some(instance.id),
+            Self::PackageOnboarded(_) | Self::PackageChanged { .. } => None,
+        }
+    }
+}

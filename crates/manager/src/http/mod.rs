@@ -1,0 +1,1 @@
+//! Requests to calls, results to answers.

@@ -1,0 +1,67 @@
+//! What is kept: one transaction a change, its notifications in the same one.
+
+mod db;
+mod error;
+mod instances;
+mod machines;
+mod operations;
+mod outbox;
+mod packages;
+
+use std::path::Path;
+
+pub use db::{Arg, Db, Row, Tx, Writer};
+pub use error::{StoreError, StoreErrorKind};
+pub use instances::{InstanceColumn, InstanceQuery};
+pub use machines::Claimed;
+pub use operations::{OperationQuery, Step};
+
+/// The manager's database.
+pub struct Store {
+    db: Db,
+    /// Wakes those who deliver notifications and drive operations in this process.
+    changed: tokio::sync::Notify,
+}
+
+impl Store {
+    /// Opens or makes the `SQLite` file.
+    pub async fn sqlite(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self::on(Db::sqlite(path).await?))
+    }
+
+    /// Opens the `PostgreSQL` database.
+    pub async fn postgres(url: &str) -> Result<Self, StoreError> {
+        Ok(Self::on(Db::postgres(url).await?))
+    }
+
+    fn on(db: Db) -> Self {
+        Self { db, changed: tokio::sync::Notify::new() }
+    }
+
+    /// The database itself.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Whether it answers.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.db.read("SELECT 1", &[]).await.map(drop)
+    }
+
+    /// Returns after the next change that this process makes.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Tells those who wait that something was committed.
+    pub(crate) fn tell(&self) {
+        self.changed.notify_waiters();
+    }
+}
+
+fn to_json<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("our own types are plain data that JSON can hold")
+}
+
+#[cfg(test)]
+mod tests;

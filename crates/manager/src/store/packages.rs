@@ -1,0 +1,120 @@
+//! Packages.
+
+use super::{Arg, Row, Store, StoreError, to_json};
+use crate::domain::{Notice, OnboardingState, PackageId, PackageRecord};
+
+impl Store {
+    /// Keeps a new package.
+    pub async fn insert_package(&self, package: &PackageRecord) -> Result<(), StoreError> {
+        let mut writer = self.db.writer().await;
+        let mut tx = writer.begin().await?;
+        tx.execute(
+            "INSERT INTO package (id, rev, vnfd_id, state, doc) VALUES ($1, 1, NULL, $2, $3)",
+            &[package.id.to_string().into(), word(package.onboarding).into(), to_json(package).into()],
+        )
+        .await?;
+        tx.commit().await
+    }
+
+    /// One package.
+    pub async fn package(&self, id: PackageId) -> Result<Option<PackageRecord>, StoreError> {
+        let rows =
+            self.db.read("SELECT doc, rev FROM package WHERE id = $1", &[id.to_string().into()]).await?;
+        rows.first().map(parse).transpose()
+    }
+
+    /// The onboarded package that holds a descriptor.
+    pub async fn package_of(&self, vnfd_id: &str) -> Result<Option<PackageRecord>, StoreError> {
+        let rows = self.db.read("SELECT doc, rev FROM package WHERE vnfd_id = $1", &[vnfd_id.into()]).await?;
+        rows.first().map(parse).transpose()
+    }
+
+    /// A page of packages, the oldest first.
+    pub async fn packages(
+        &self,
+        after: Option<PackageId>,
+        limit: u32,
+    ) -> Result<Vec<PackageRecord>, StoreError> {
+        let after = after.map(|id| id.to_string()).unwrap_or_default();
+        let rows = self
+            .db
+            .read(
+                "SELECT doc, rev FROM package WHERE id > $1 ORDER BY id LIMIT $2",
+                &[after.into(), i64::from(limit).into()],
+            )
+            .await?;
+        rows.iter().map(parse).collect()
+    }
+
+    /// Writes a package that was decided on its present revision. `Taken` if its descriptor is onboarded already.
+    pub async fn update_package(
+        &self,
+        package: &PackageRecord,
+        notices: &[Notice],
+    ) -> Result<(), StoreError> {
+        let mut writer = self.db.writer().await;
+        let mut tx = writer.begin().await?;
+        let onboarded = package.onboarding == OnboardingState::Onboarded;
+        let vnfd_id = package.vnfd.as_ref().filter(|_| onboarded).map(|vnfd| vnfd.id.clone());
+        let done = tx
+            .execute(
+                "UPDATE package SET rev = rev + 1, vnfd_id = $3, state = $4, doc = $5 WHERE id = $1 AND rev = $2",
+                &[
+                    package.id.to_string().into(),
+                    package.rev.into(),
+                    Arg::from(vnfd_id),
+                    word(package.onboarding).into(),
+                    to_json(package).into(),
+                ],
+            )
+            .await?;
+        if done == 0 {
+            return Err(StoreError::stale("the package"));
+        }
+        Self::publish(&mut tx, notices).await?;
+        tx.commit().await?;
+        drop(writer);
+        self.tell();
+        Ok(())
+    }
+
+    /// Forgets a package that no instance follows.
+    pub async fn delete_package(
+        &self,
+        package: &PackageRecord,
+        notices: &[Notice],
+    ) -> Result<(), StoreError> {
+        let mut writer = self.db.writer().await;
+        let mut tx = writer.begin().await?;
+        let gone = tx
+            .execute(
+                "DELETE FROM package WHERE id = $1 AND rev = $2 AND NOT EXISTS \
+                 (SELECT 1 FROM instance i WHERE i.package = $1)",
+                &[package.id.to_string().into(), package.rev.into()],
+            )
+            .await?;
+        if gone == 0 {
+            return Err(StoreError::stale("the package"));
+        }
+        Self::publish(&mut tx, notices).await?;
+        tx.commit().await?;
+        drop(writer);
+        self.tell();
+        Ok(())
+    }
+}
+
+fn word(state: OnboardingState) -> &'static str {
+    match state {
+        OnboardingState::Created => "CREATED",
+        OnboardingState::Uploading => "UPLOADING",
+        OnboardingState::Processing => "PROCESSING",
+        OnboardingState::Onboarded => "ONBOARDED",
+    }
+}
+
+fn parse(row: &Row) -> Result<PackageRecord, StoreError> {
+    let mut package: PackageRecord = row.json(0)?;
+    package.rev = row.int(1)?;
+    Ok(package)
+}

@@ -1,0 +1,1 @@
+//! Both databases, one set of tests.
