@@ -75,6 +75,10 @@ impl Journal for Aborting {
         self.inner.list(limit).await
     }
 
+    async fn find(&self, once: &str) -> Result<Option<PlanId>, JournalError> {
+        self.inner.find(once).await
+    }
+
     async fn latest(&self, subject: &str) -> Result<Option<PlanHeader>, JournalError> {
         self.inner.latest(subject).await
     }
