@@ -3,11 +3,13 @@
 //! Everything here is synchronous and works on files: callers run it where blocking is allowed. What
 //! is read was written by strangers, so every size is bounded before it is used ([`Limits`]).
 
+mod archive;
 mod package;
 mod policy;
 mod rejection;
 mod vnfd;
 
+pub use archive::{Archive, EntryReader, open};
 pub use package::{Artifact, ArtifactKind, Package};
 pub use policy::{Limits, Policy, Signature};
 pub use rejection::Rejection;
