@@ -195,8 +195,8 @@ pub struct Target {
     pub replace: Vec<(Vnfc, uuid::Uuid)>,
     /// Machines to remove.
     pub remove: Vec<Vnfc>,
-    /// Machines to switch.
-    pub power: Option<Power>,
+    /// Machines to switch, and how.
+    pub power: Option<(Power, Vec<Vnfc>)>,
     /// On or off afterwards.
     pub vnf_state: VnfState,
     /// Whether machines are made anew one after the other.
