@@ -1,5 +1,6 @@
 //! What the manager does, whoever asks: operations, packages, subscriptions, alarms.
 
+pub mod access;
 pub mod notices;
 pub mod works;
 
