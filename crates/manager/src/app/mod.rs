@@ -1,7 +1,10 @@
 //! What the manager does, whoever asks: operations, packages, subscriptions, alarms.
 
 pub mod access;
+pub mod hiding;
+pub mod lcm;
 pub mod notices;
+pub mod requests;
 pub mod works;
 
 use std::{path::PathBuf, sync::Arc};

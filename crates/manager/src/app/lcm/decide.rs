@@ -60,7 +60,7 @@ pub fn target(facts: &Facts<'_>) -> Result<(Target, Vec<String>), String> {
     let mut replace = Vec::new();
     for vnfc in present.iter().filter(|vnfc| !goes(&vnfc.id)) {
         let ordinal = ordinal(&vnfc.id);
-        let seat = seat(flavour, &vnfc.vdu, ordinal, &outline.ext_links, place)?;
+        let seat = taken.seat(flavour, &vnfc.vdu, ordinal, &outline.ext_links, place)?;
         let moves = seat.as_ref().is_some_and(|seat| {
             seat.site != vnfc.machine.site || seat.number.is_some_and(|number| number != vnfc.machine.number)
         });
@@ -71,7 +71,7 @@ pub fn target(facts: &Facts<'_>) -> Result<(Target, Vec<String>), String> {
         next.resource = Uuid::new_v5(&facts.operation.0, vnfc.id.as_bytes());
         next.machine.template = template(flavour, &vnfc.vdu, place, &mut warnings)?;
         if let Some(seat) = seat.filter(|_| moves) {
-            next.machine.number = taken.choose(&seat, place)?;
+            next.machine.number = taken.choose(&seat)?;
             next.machine.site = seat.site;
             next.addresses = None;
         }
@@ -93,14 +93,13 @@ pub fn target(facts: &Facts<'_>) -> Result<(Target, Vec<String>), String> {
             let machine = match &place.hosts {
                 Some(hosts) => taken.take_host(hosts)?,
                 None => {
-                    let seat = seat(flavour, &vdu.id, n, &outline.ext_links, place)?;
-                    let seat = match seat {
+                    let seat = match taken.seat(flavour, &vdu.id, n, &outline.ext_links, place)? {
                         Some(seat) => seat,
                         None => Seat { site: first_site(place)?, number: None },
                     };
                     MachineSpec {
                         name: machine_name(instance, &vdu.id, n),
-                        number: taken.choose(&seat, place)?,
+                        number: taken.choose(&seat)?,
                         site: seat.site,
                         template,
                         login: place.login.clone(),
@@ -172,7 +171,74 @@ impl Taken {
         }
     }
 
-    fn choose(&mut self, seat: &Seat, _place: &Place) -> Result<HostNumber, String> {
+    /// The network, and the address if a fixed one is asked for, of the `ordinal`th machine of a VDU. `None` if the request
+    /// says nothing of its connection points.
+    fn seat(
+        &self,
+        flavour: &Flavour,
+        vdu: &str,
+        ordinal: u32,
+        links: &[ExtLink],
+        place: &Place,
+    ) -> Result<Option<Seat>, String> {
+        let mut found: Option<Seat> = None;
+        for cp in flavour.cps_of(vdu) {
+            let outside: Vec<&str> = flavour
+                .ext_cps
+                .iter()
+                .filter(|ext| ext.cp.as_deref() == Some(&cp.id))
+                .map(|ext| ext.id.as_str())
+                .collect();
+            for link in links {
+                for data in &link.ext_cps {
+                    let cpd = data.get("cpdId").and_then(Value::as_str).unwrap_or_default();
+                    if cpd != cp.id && !outside.contains(&cpd) {
+                        continue;
+                    }
+                    let site = place.sites.iter().find(|site| site.name.as_str() == link.resource_id);
+                    let site = site.ok_or_else(|| {
+                        format!(
+                            "extVirtualLinks: {}: the VIM has no network {:?}; it has {}",
+                            link.id,
+                            link.resource_id,
+                            listed(place.sites.iter().map(|site| site.name.as_str()))
+                        )
+                    })?;
+                    let fixed = fixed_address(data, ordinal);
+                    let number = match fixed {
+                        None => None,
+                        Some(address) => {
+                            let made = self.networks.iter().find(|network| network.name == site.name);
+                            let network = site.v4.or(made.map(|made| made.v4)).ok_or_else(|| {
+                                format!(
+                                    "extVirtualLinks: {}: a fixed address needs a network whose subnet is known, and {} \
+                                     has none yet; give the VIM's network a subnet, or leave the address out",
+                                    link.id, site.name
+                                )
+                            })?;
+                            Some(HostNumber::of(network, address).map_err(|error| {
+                                format!("extVirtualLinks: {}: {error}", link.id)
+                            })?)
+                        }
+                    };
+                    match &found {
+                        Some(seat) if seat.site != site.name => {
+                            return Err(format!(
+                                "extVirtualLinks: VDU {vdu} would be on networks {} and {}, and machines here have one \
+                                 interface; put its connection points on one network",
+                                seat.site, site.name
+                            ));
+                        }
+                        Some(_) => {}
+                        None => found = Some(Seat { site: site.name.clone(), number }),
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn choose(&mut self, seat: &Seat) -> Result<HostNumber, String> {
         let site = seat.site.to_string();
         let number = match seat.number {
             Some(number) => {
@@ -206,71 +272,6 @@ impl Taken {
         self.names.insert(host.name.to_string());
         Ok(host.clone())
     }
-}
-
-/// The network, and the address if a fixed one is asked for, of the `ordinal`th machine of a VDU. `None` if the request
-/// says nothing of its connection points.
-fn seat(
-    flavour: &Flavour,
-    vdu: &str,
-    ordinal: u32,
-    links: &[ExtLink],
-    place: &Place,
-) -> Result<Option<Seat>, String> {
-    let mut found: Option<Seat> = None;
-    for cp in flavour.cps_of(vdu) {
-        let outside: Vec<&str> = flavour
-            .ext_cps
-            .iter()
-            .filter(|ext| ext.cp.as_deref() == Some(&cp.id))
-            .map(|ext| ext.id.as_str())
-            .collect();
-        for link in links {
-            for data in &link.ext_cps {
-                let cpd = data.get("cpdId").and_then(Value::as_str).unwrap_or_default();
-                if cpd != cp.id && !outside.contains(&cpd) {
-                    continue;
-                }
-                let site = place.sites.iter().find(|site| site.name.as_str() == link.resource_id);
-                let site = site.ok_or_else(|| {
-                    format!(
-                        "extVirtualLinks: {}: the VIM has no network {:?}; it has {}",
-                        link.id,
-                        link.resource_id,
-                        listed(place.sites.iter().map(|site| site.name.as_str()))
-                    )
-                })?;
-                let fixed = fixed_address(data, ordinal);
-                let number = match fixed {
-                    None => None,
-                    Some(address) => {
-                        let network = site.v4.ok_or_else(|| {
-                            format!(
-                                "extVirtualLinks: {}: a fixed address needs a network with a subnet of its own, and {} \
-                                 chooses a free one; give the VIM's network a subnet, or leave the address out",
-                                link.id, site.name
-                            )
-                        })?;
-                        Some(HostNumber::of(network, address).map_err(|error| {
-                            format!("extVirtualLinks: {}: {error}", link.id)
-                        })?)
-                    }
-                };
-                match &found {
-                    Some(seat) if seat.site != site.name => {
-                        return Err(format!(
-                            "extVirtualLinks: VDU {vdu} would be on networks {} and {}, and machines here have one \
-                             interface; put its connection points on one network",
-                            seat.site, site.name
-                        ));
-                    }
-                    Some(_) => {}
-                    None => found = Some(Seat { site: site.name.clone(), number }),
-                }
-            }
-        }
-    }
-    Ok(found)
 }
 
 /// The `ordinal`th fixed IPv4 address of a connection point: in a list of configurations (2.6.1) or a map (3.3.1).

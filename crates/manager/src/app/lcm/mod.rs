@@ -12,7 +12,7 @@ mod wishes;
 #[cfg(test)]
 mod tests;
 
-pub use accept::{Accepted, create, delete, modify, start};
+pub use accept::{Accepted, accept, create, delete, find, modify, start};
 pub use driver::drive;
 pub use request::Request;
 pub use wishes::{cancel, fail, retry, rollback, wishes_allowed, Wish};
