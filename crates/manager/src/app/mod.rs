@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod notices;
+pub mod vims;
 pub mod works;
 
 use std::{path::PathBuf, sync::Arc};
