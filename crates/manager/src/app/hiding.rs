@@ -9,7 +9,15 @@ pub type Hidden = (SecretRef, Secret);
 
 /// Attributes whose text is a secret, by the end of their name.
 const ENDINGS: [&str; 10] = [
-    "password", "passwd", "passphrase", "secret", "token", "private_key", "privatekey", "client_key", "ssh_key",
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "private_key",
+    "privatekey",
+    "client_key",
+    "ssh_key",
     "credential",
 ];
 /// The mark that a reference begins with.

@@ -372,8 +372,8 @@ impl<'de> Deserialize<'de> for VimConnections {
         };
         let mut connections = BTreeMap::new();
         for (id, value) in entries {
-            let connection: VimConnection = serde_json::from_value(value)
-                .map_err(|error| D::Error::custom(format!("{id}: {error}")))?;
+            let connection: VimConnection =
+                serde_json::from_value(value).map_err(|error| D::Error::custom(format!("{id}: {error}")))?;
             if connections.insert(id.clone(), connection).is_some() {
                 return Err(D::Error::custom(format!("{id} is there twice")));
             }

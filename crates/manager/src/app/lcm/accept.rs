@@ -63,7 +63,11 @@ pub async fn create(app: &App, request: CreateVnfRequest) -> Result<Instance, Ap
 }
 
 /// Deletes an instance that has no machines.
-pub async fn delete(app: &App, id: InstanceId, etag: impl Fn(&Instance) -> Result<(), AppError>) -> Result<(), AppError> {
+pub async fn delete(
+    app: &App,
+    id: InstanceId,
+    etag: impl Fn(&Instance) -> Result<(), AppError>,
+) -> Result<(), AppError> {
     let instance = find(app, id).await?;
     etag(&instance)?;
     free(app, &instance).await?;
@@ -249,7 +253,9 @@ async fn onboarded(app: &App, vnfd_id: &str) -> Result<PackageRecord, AppError> 
 fn missing_vnfd(vnfd_id: &str) -> AppError {
     AppError::new(
         ErrorKind::Unprocessable,
-        format!("vnfdId: no onboarded package holds descriptor {vnfd_id:?}; upload one, or list those that are there"),
+        format!(
+            "vnfdId: no onboarded package holds descriptor {vnfd_id:?}; upload one, or list those that are there"
+        ),
     )
 }
 
@@ -268,7 +274,9 @@ fn check_words(name: Option<&str>, description: Option<&str>) -> Result<(), AppE
         return Err(AppError::invalid(format!("vnfInstanceName: at most {LONGEST_NAME} characters")));
     }
     if description.is_some_and(|text| text.chars().count() > LONGEST_DESCRIPTION) {
-        return Err(AppError::invalid(format!("vnfInstanceDescription: at most {LONGEST_DESCRIPTION} characters")));
+        return Err(AppError::invalid(format!(
+            "vnfInstanceDescription: at most {LONGEST_DESCRIPTION} characters"
+        )));
     }
     Ok(())
 }

@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
-use guywire_model::{
-    HostNumber, LabSpec, MachineName, MachineSpec, Observed, SiteName, TemplateName,
-};
+use guywire_model::{HostNumber, LabSpec, MachineName, MachineSpec, Observed, SiteName, TemplateName};
 use guywire_package::Flavour;
 use serde_json::Value;
 use uuid::Uuid;
@@ -155,8 +153,7 @@ struct Taken {
 
 impl Taken {
     fn of(facts: &Facts<'_>) -> Self {
-        let claimed =
-            facts.claimed.iter().map(|claimed| (claimed.site.clone(), HostNumber(claimed.number)));
+        let claimed = facts.claimed.iter().map(|claimed| (claimed.site.clone(), HostNumber(claimed.number)));
         let observed = facts
             .observed
             .machines
@@ -216,9 +213,10 @@ impl Taken {
                                     link.id, site.name
                                 )
                             })?;
-                            Some(HostNumber::of(network, address).map_err(|error| {
-                                format!("extVirtualLinks: {}: {error}", link.id)
-                            })?)
+                            Some(
+                                HostNumber::of(network, address)
+                                    .map_err(|error| format!("extVirtualLinks: {}: {error}", link.id))?,
+                            )
                         }
                     };
                     match &found {
@@ -308,9 +306,10 @@ fn template(
     let image = flavour.vdu(vdu).and_then(|vdu| vdu.image.as_ref());
     let default = place.templates.first().ok_or_else(|| "the VIM has no template; give it one".to_owned())?;
     let Some(image) = image else { return Ok(default.name.clone()) };
-    let found = place.templates.iter().find(|template| {
-        template.name.as_str() == image.name || template.name.as_str() == image.id
-    });
+    let found = place
+        .templates
+        .iter()
+        .find(|template| template.name.as_str() == image.name || template.name.as_str() == image.id);
     if found.is_none() {
         let warning = format!(
             "VDU {vdu}: the VIM has no template called {:?}, so its machines start from {}",

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use guywire_plan::{Cursor, EngineError, EventKind, JournalErrorKind, PlanId, PlanState, PlanView, Plan};
+use guywire_plan::{Cursor, EngineError, EventKind, JournalErrorKind, Plan, PlanId, PlanState, PlanView};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -493,12 +493,15 @@ fn problem(kind: ErrorKind, detail: String) -> Problem {
 
 /// Why a plan stopped: the tasks that failed, each with its reason.
 fn failure(operation: &Operation, spec: &Plan, view: &PlanView) -> Problem {
-    let failed = spec.tasks.iter().zip(&view.tasks).filter_map(|(task, view)| {
-        view.state.reason().map(|reason| format!("{}: {reason}", task.name))
-    });
+    let failed = spec
+        .tasks
+        .iter()
+        .zip(&view.tasks)
+        .filter_map(|(task, view)| view.state.reason().map(|reason| format!("{}: {reason}", task.name)));
     let mut reasons: Vec<String> = failed.take(5).collect();
     if reasons.is_empty() {
-        reasons.push(view.reason.clone().unwrap_or_else(|| format!("plan {} {}", view.id, view.state.as_str())));
+        reasons
+            .push(view.reason.clone().unwrap_or_else(|| format!("plan {} {}", view.id, view.state.as_str())));
     }
     if view.state == PlanState::Cancelled {
         let detail = format!("the operation was cancelled; {}", reasons.join("; "));

@@ -10,8 +10,8 @@ use super::{Request, wishes::stop_plan};
 use crate::{
     app::{App, requests::VnfInfoModificationRequest},
     domain::{
-        Affected, AppError, ChangeType, Info, Instance, InstantiationState, Notice, Operation, OperationState,
-        OperationType, Problem, Target, VnfState, Vnfc,
+        Affected, AppError, ChangeType, Info, Instance, InstantiationState, Notice, Operation,
+        OperationState, OperationType, Problem, Target, VnfState, Vnfc,
     },
     store::{Step, StoreError},
 };

@@ -15,4 +15,4 @@ mod tests;
 pub use accept::{Accepted, accept, create, delete, find, modify, start};
 pub use driver::drive;
 pub use request::Request;
-pub use wishes::{cancel, fail, retry, rollback, wishes_allowed, Wish};
+pub use wishes::{Wish, cancel, fail, retry, rollback, wishes_allowed};

@@ -124,15 +124,16 @@ fn change(request: &Request, info: &Info, vnfd: &Vnfd, next: Option<&Vnfd>) -> R
         }
         Request::ScaleToLevel(wanted) => {
             if wanted.instantiation_level_id.is_some() == wanted.scale_info.is_some() {
-                return Err(AppError::invalid("name either instantiationLevelId or scaleInfo, one of the two"));
+                return Err(AppError::invalid(
+                    "name either instantiationLevelId or scaleInfo, one of the two",
+                ));
             }
             let (level, mut scale, counts) =
                 sized(present, wanted.instantiation_level_id.as_deref(), wanted.scale_info.as_deref())?;
             // An aspect that scaleInfo leaves out stays where it is.
             if level.is_none() {
                 for (aspect, now) in &info.scale {
-                    let named =
-                        wanted.scale_info.iter().flatten().any(|entry| entry.aspect_id == *aspect);
+                    let named = wanted.scale_info.iter().flatten().any(|entry| entry.aspect_id == *aspect);
                     if !named {
                         scale.insert(aspect.clone(), *now);
                     }
@@ -246,7 +247,9 @@ fn sized(flavour: &Flavour, level: Option<&str>, scale: Option<&[ScaleInfo]>) ->
     let zero: BTreeMap<String, u32> = flavour.aspects.iter().map(|aspect| (aspect.id.clone(), 0)).collect();
     if let Some(entries) = scale {
         if level.is_some() {
-            return Err(AppError::invalid("name either instantiationLevelId or scale levels, one of the two"));
+            return Err(AppError::invalid(
+                "name either instantiationLevelId or scale levels, one of the two",
+            ));
         }
         let mut scale = zero;
         for entry in entries {

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use crate::{
     app::requests::{
         ChangeCurrentVnfPkgRequest, ChangeExtVnfConnectivityRequest, ChangeVnfFlavourRequest, HealVnfRequest,
-        InstantiateVnfRequest, OperateVnfRequest, ScaleVnfRequest, ScaleVnfToLevelRequest, TerminateVnfRequest,
-        VnfInfoModificationRequest,
+        InstantiateVnfRequest, OperateVnfRequest, ScaleVnfRequest, ScaleVnfToLevelRequest,
+        TerminateVnfRequest, VnfInfoModificationRequest,
     },
     domain::OperationType,
 };

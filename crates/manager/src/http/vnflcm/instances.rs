@@ -44,23 +44,29 @@ pub(super) fn routes(version: &Version) -> Vec<Route> {
     ];
     for (task, path) in version.tasks {
         let route = match *task {
-            "instantiate" => task_route::<InstantiateVnfRequest>(path, "Make machines for an instance", |request| {
-                Request::Instantiate(Box::new(request))
-            }),
+            "instantiate" => {
+                task_route::<InstantiateVnfRequest>(path, "Make machines for an instance", |request| {
+                    Request::Instantiate(Box::new(request))
+                })
+            }
             "scale" => task_route(path, "Scale an aspect by steps", Request::Scale),
             "scale_to_level" => task_route(path, "Scale all aspects to a level", Request::ScaleToLevel),
-            "change_flavour" => task_route::<ChangeVnfFlavourRequest>(path, "Change the flavour", |request| {
-                Request::ChangeFlavour(Box::new(request))
-            }),
+            "change_flavour" => {
+                task_route::<ChangeVnfFlavourRequest>(path, "Change the flavour", |request| {
+                    Request::ChangeFlavour(Box::new(request))
+                })
+            }
             "operate" => task_route(path, "Start or stop machines", Request::Operate),
             "heal" => Route::post(path, Access::Operator, heal)
                 .doc("", "Make machines anew")
                 .may_take::<HealVnfRequest>()
                 .answers_nothing(202, "An operation was started"),
             "change_ext_conn" => task_route(path, "Change external networks", Request::ChangeExtConn),
-            "change_vnfpkg" => task_route::<ChangeCurrentVnfPkgRequest>(path, "Change the package", |request| {
-                Request::ChangeVnfpkg(Box::new(request))
-            }),
+            "change_vnfpkg" => {
+                task_route::<ChangeCurrentVnfPkgRequest>(path, "Change the package", |request| {
+                    Request::ChangeVnfpkg(Box::new(request))
+                })
+            }
             _ => task_route(path, "Remove an instance's machines", Request::Terminate),
         };
         let summary = route.doc.summary;
@@ -114,7 +120,9 @@ async fn list(call: Call) -> Answer {
             equal: equal_ref.clone(),
         };
         let instances = call_ref.app.store.instances(&query).await?;
-        let shown = instances.iter().map(|instance| (instance.id.to_string(), render::instance(call_ref, instance, api)));
+        let shown = instances
+            .iter()
+            .map(|instance| (instance.id.to_string(), render::instance(call_ref, instance, api)));
         Ok::<_, AppError>(shown.collect())
     })
     .await

@@ -36,7 +36,13 @@ pub(super) static INSTANCE: Resource = Resource {
         "metadata",
         "extensions",
     ],
-    excluded: &["vnfConfigurableProperties", "vimConnectionInfo", "instantiatedVnfInfo", "metadata", "extensions"],
+    excluded: &[
+        "vnfConfigurableProperties",
+        "vimConnectionInfo",
+        "instantiatedVnfInfo",
+        "metadata",
+        "extensions",
+    ],
     heavy: &["instantiatedVnfInfo"],
 };
 
@@ -173,11 +179,8 @@ fn vim_connections(instance: &Instance, api: Api) -> Value {
 }
 
 fn instantiated(info: &Info, api: Api) -> Value {
-    let scale: Vec<Value> = info
-        .scale
-        .iter()
-        .map(|(aspect, level)| json!({"aspectId": aspect, "scaleLevel": level}))
-        .collect();
+    let scale: Vec<Value> =
+        info.scale.iter().map(|(aspect, level)| json!({"aspectId": aspect, "scaleLevel": level})).collect();
     let resources: Vec<Value> = info.vnfcs.iter().map(|vnfc| resource(info, vnfc)).collect();
     let mut shown = json!({
         "flavourId": info.flavour,
