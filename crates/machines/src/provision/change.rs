@@ -59,14 +59,15 @@ pub fn plan_change(change: &MachineChange, observed: &Observed) -> Result<Option
     if let Some(subject) = &change.subject {
         plan = plan.subject(subject);
     }
-    let mut work = Work { change, phase: 0, plan };
-    let ground = if wanted.needs_ground() && !change.has_hosts() { work.ground(&wanted) } else { Vec::new() };
-    work.phase = work.plan.phase("machines");
+    let mut draft = Draft { change, phase: 0, plan };
+    let ground =
+        if wanted.needs_ground() && !change.has_hosts() { draft.ground(&wanted) } else { Vec::new() };
+    draft.phase = draft.plan.phase("machines");
 
     let mut gone = Vec::new();
     for machine in wanted.removed {
-        let scope = work.scope(machine);
-        gone.push((machine, work.destroy(machine, scope, &[])));
+        let scope = draft.scope(machine);
+        gone.push((machine, draft.destroy(machine, scope, &[])));
     }
     for spec in wanted.missing {
         // A number that is given back in the same breath is free once its holder is gone.
@@ -76,29 +77,29 @@ pub fn plan_change(change: &MachineChange, observed: &Observed) -> Result<Option
         };
         let freed = gone.iter().filter(|(name, _)| holder(name)).map(|(_, task)| *task);
         let after: Vec<TaskIndex> = ground.iter().copied().chain(freed).collect();
-        let scope = work.scope(&spec.name);
-        work.make(spec, scope, &after);
+        let scope = draft.scope(&spec.name);
+        draft.make(spec, scope, &after);
     }
     let mut before = ground.clone();
     for spec in &change.replace {
-        let scope = work.scope(&spec.name);
-        let destroyed = work.destroy(&spec.name, scope, &before);
-        let made = work.make(spec, scope, &[destroyed]);
+        let scope = draft.scope(&spec.name);
+        let destroyed = draft.destroy(&spec.name, scope, &before);
+        let made = draft.make(spec, scope, &[destroyed]);
         if change.one_by_one {
             before = vec![made];
         }
     }
     for machine in wanted.stopped {
-        let scope = work.scope(machine);
-        start(&mut work.plan, work.phase, &change.infra, machine, scope, &ground);
+        let scope = draft.scope(machine);
+        start(&mut draft.plan, draft.phase, &change.infra, machine, scope, &ground);
     }
     for (machine, power) in wanted.switched {
         let word = if power == Power::Cut { "cut" } else { "stop" };
-        let scope = work.scope(machine);
+        let scope = draft.scope(machine);
         let switch = named(&change.infra, Switch { machine: machine.clone(), power });
-        work.plan.task::<SwitchPower>(work.phase, format!("{machine} {word}"), &switch).within(scope).add();
+        draft.plan.task::<SwitchPower>(draft.phase, format!("{machine} {word}"), &switch).within(scope).add();
     }
-    Ok(Some(work.plan.build()?))
+    Ok(Some(draft.plan.build()?))
 }
 
 /// What is left to be done of a change.
@@ -170,13 +171,13 @@ impl<'a> Wanted<'a> {
 }
 
 /// A plan that grows.
-struct Work<'a> {
+struct Draft<'a> {
     change: &'a MachineChange,
     plan: PlanBuilder,
     phase: u32,
 }
 
-impl Work<'_> {
+impl Draft<'_> {
     /// What machines stand on: networks, templates, volumes.
     fn ground(&mut self, wanted: &Wanted<'_>) -> Vec<TaskIndex> {
         let (change, infra) = (self.change, &self.change.infra);

@@ -32,7 +32,7 @@ pub(super) fn seal(package: &Path, steps: &mut [Step]) -> Result<(), String> {
             && let Content::File { file, sha256, size } = &mut put.content
         {
             let content = read(package, file).map_err(|what| format!("step {:?}: put: {what}", step.name))?;
-            *sha256 = hex(&Sha256::digest(&content));
+            *sha256 = digest(&content);
             *size = content.len() as u64;
         }
     }
@@ -42,7 +42,7 @@ pub(super) fn seal(package: &Path, steps: &mut [Step]) -> Result<(), String> {
 /// A package's file, if it is still what it was.
 pub(super) fn sealed(package: &Path, file: &str, sha256: &str) -> Result<Vec<u8>, String> {
     let content = read(package, file)?;
-    if hex(&Sha256::digest(&content)) == sha256 {
+    if digest(&content) == sha256 {
         return Ok(content);
     }
     Err(format!(
@@ -55,7 +55,8 @@ pub(super) fn digest(content: &[u8]) -> String {
     hex(&Sha256::digest(content))
 }
 
-fn read(package: &Path, file: &str) -> Result<Vec<u8>, String> {
+/// Opens a plain file of a package.
+pub(super) fn open(package: &Path, file: &str) -> Result<File, String> {
     check_name(file)?;
     let said = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => format!("file {file:?} is not in the package"),
@@ -66,13 +67,16 @@ fn read(package: &Path, file: &str) -> Result<Vec<u8>, String> {
     if !path.starts_with(&root) {
         return Err(format!("file {file:?} leads out of the package"));
     }
-    let opened = File::open(&path).map_err(said)?;
-    let about = opened.metadata().map_err(said)?;
-    if !about.is_file() {
+    if !path.metadata().map_err(said)?.is_file() {
         return Err(format!("file {file:?} of the package is not a plain file"));
     }
+    File::open(&path).map_err(said)
+}
+
+fn read(package: &Path, file: &str) -> Result<Vec<u8>, String> {
     let mut content = Vec::new();
-    opened.take(MAX_FILE + 1).read_to_end(&mut content).map_err(said)?;
+    let read = open(package, file)?.take(MAX_FILE + 1).read_to_end(&mut content);
+    read.map_err(|error| format!("file {file:?} of the package cannot be read: {error}"))?;
     if content.len() as u64 > MAX_FILE {
         return Err(format!("file {file:?} has more than the {} MiB that a step may put", MAX_FILE >> 20));
     }
