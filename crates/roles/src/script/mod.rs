@@ -11,6 +11,7 @@ mod handlers;
 mod input;
 mod payload;
 mod plan;
+mod run;
 mod secrets;
 
 pub use answer::{Action, Content, Decision, Put, Run, Step, Wait};

@@ -52,19 +52,17 @@ pub(super) fn into_shell(script: &str, source: &SecretSource, masker: &Masker) -
     for piece in split(script)? {
         body += piece.text;
         let Some(reference) = piece.reference else { continue };
-        let number = match known.iter().position(|other| *other == reference) {
-            Some(number) => number,
-            None => {
-                let secret = look_up(&reference, source, masker)?;
-                let text = secret.expose_str().filter(|text| !text.contains('\0')).ok_or_else(|| {
-                    format!("{reference} is not text, so it cannot be in a script; put it into a file")
-                })?;
-                head += &format!("{VARIABLE}{}='{}'\n", known.len(), text.replace('\'', r"'\''"));
-                known.push(reference);
-                known.len() - 1
-            }
-        };
-        body += &format!("${{{VARIABLE}{number}}}");
+        let number = known.iter().position(|other| *other == reference).unwrap_or(known.len());
+        let name = format!("{VARIABLE}{number}");
+        if number == known.len() {
+            let secret = look_up(&reference, source, masker)?;
+            let text = secret.expose_str().filter(|text| !text.contains('\0')).ok_or_else(|| {
+                format!("{reference} is not text, so it cannot be in a script; put it into a file")
+            })?;
+            head.extend([&name, "='", &text.replace('\'', r"'\''"), "'\n"]);
+            known.push(reference);
+        }
+        body.extend(["${", &name, "}"]);
     }
     Ok(head + &body)
 }
@@ -95,4 +93,60 @@ fn look_up(reference: &SecretRef, source: &SecretSource, masker: &Masker) -> Res
     let secret = source(reference).map_err(|error| error.to_string())?;
     masker.add(&secret);
     Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{process::Command, sync::Arc};
+
+    use guywire_secrets::StoreError;
+    use serde_json::json;
+
+    use super::*;
+
+    const NASTY: &str = "it's $(touch /x) `y` \"z\" \\ $HOME";
+
+    fn source() -> SecretSource {
+        Arc::new(|reference| match reference.name() {
+            "pw" => Ok(Secret::new(NASTY)),
+            "key" => Ok(Secret::new(vec![0xff, 0xfe, 0xfd, 0xfc])),
+            other => Err(StoreError::NotFound(other.to_owned())),
+        })
+    }
+
+    #[test]
+    fn only_whole_references_of_the_request_are_granted() {
+        let request = json!({"a": ["secret:one", {"b": "secret:two/x"}], "c": "not secret:three", "d": 4});
+        let names: Vec<String> =
+            granted(request.as_object().unwrap()).iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["secret:one", "secret:two/x"]);
+    }
+
+    #[test]
+    fn a_file_gets_the_secret_as_it_is_and_a_bad_reference_is_told() {
+        let masker = Masker::default();
+        let filled = fill("a=${secret:pw}\nb=${secret:key}${HOME}", &source(), &masker).unwrap();
+        let wanted = [format!("a={NASTY}\nb=").as_bytes(), &[0xff, 0xfe, 0xfd, 0xfc], b"${HOME}"].concat();
+        assert_eq!(filled, wanted);
+        assert_eq!(masker.mask(NASTY), "***");
+        assert!(fill("${secret:none}", &source(), &masker).unwrap_err().contains("none"));
+        for bad in ["${secret:}", "${secret:a b}", "${secret:a"] {
+            assert!(references(bad).is_err(), "{bad}");
+        }
+        assert_eq!(references("${HOME} $secret:a {secret:b}").unwrap(), []);
+    }
+
+    #[test]
+    fn a_script_gets_the_secret_as_a_variable_whatever_is_in_it() {
+        let script = r#"printf '%s|' "${secret:pw}" "<${secret:pw}>"; cat <<E
+${secret:pw}
+E
+env | grep -c guywire_secret"#;
+        let script = into_shell(script, &source(), &Masker::default()).unwrap();
+        let output = Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{NASTY}|<{NASTY}>|{NASTY}\n0\n"));
+        assert_eq!(script.matches("it'").count(), 1, "one variable for one secret: {script}");
+        let error = into_shell("${secret:key}", &source(), &Masker::default()).unwrap_err();
+        assert_eq!(error, "secret:key is not text, so it cannot be in a script; put it into a file");
+    }
 }
