@@ -75,6 +75,12 @@ pub enum Command {
         /// What to become
         spec: PathBuf,
     },
+    /// Become the sandbox of a package's script
+    #[command(hide = true)]
+    Sandbox {
+        /// What to run in it
+        spec: std::ffi::OsString,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -252,6 +258,8 @@ pub async fn dispatch(arguments: Cli) -> anyhow::Result<ExitCode> {
         Command::Hosts(command) => hosts::run(command, &Installation::new(&global)?, global.output).await,
         Command::Plan(command) => plans::run(command, &Installation::new(&global)?, global.output).await,
         Command::Secret(command) => secrets::run(command, &Installation::new(&global)?, global.output),
-        Command::MachineInit { .. } => unreachable!("handled before any thread was started"),
+        Command::MachineInit { .. } | Command::Sandbox { .. } => {
+            unreachable!("handled before any thread was started")
+        }
     }
 }
