@@ -145,6 +145,12 @@ pub enum Command {
         /// What to become
         spec: PathBuf,
     },
+    /// Become the sandbox of a package's script
+    #[command(hide = true)]
+    Sandbox {
+        /// What to run in it
+        spec: std::ffi::OsString,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -343,6 +349,8 @@ pub async fn dispatch(arguments: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Login(login) => login::login(&login).await,
         Command::Context(command) => login::contexts(command, global.output),
-        Command::MachineInit { .. } => unreachable!("handled before any thread was started"),
+        Command::MachineInit { .. } | Command::Sandbox { .. } => {
+            unreachable!("handled before any thread was started")
+        }
     }
 }

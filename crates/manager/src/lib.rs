@@ -7,4 +7,5 @@
 pub mod app;
 pub mod domain;
 pub mod http;
+pub mod sol013;
 pub mod store;

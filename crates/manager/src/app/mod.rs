@@ -1,6 +1,13 @@
 //! What the manager does, whoever asks: operations, packages, subscriptions, alarms.
 
+pub mod access;
+pub mod affected;
+pub mod grant;
+pub mod hiding;
+pub mod lcm;
 pub mod notices;
+pub mod requests;
+pub mod vims;
 pub mod works;
 
 use std::{path::PathBuf, sync::Arc};

@@ -1,1 +1,39 @@
 //! Requests to calls, results to answers.
+//!
+//! A [`Route`] is one line of a table that is dispatched from, authorised by, described by and tested with. A handler
+//! is an `async fn(Call) -> Answer`; whatever goes wrong is an [`AppError`](crate::domain::AppError), which becomes
+//! problem details in one place.
+
+mod accept;
+mod call;
+pub mod console;
+mod page;
+mod query;
+mod reply;
+mod route;
+mod routes;
+pub mod subscriptions;
+pub mod vnffm;
+pub mod vnflcm;
+pub mod vnfpkgm;
+
+pub use call::{Call, Peer, parse as parse_json};
+pub use page::page;
+pub use reply::{Payload, Reply, content_tag};
+pub use route::{
+    Access, Answer, AnswerDoc, ApiVersions, BODY_LIMIT, Doc, FM_V1, Handler, JSON, LCM_V1, LCM_V2,
+    MERGE_PATCH, PKGM_V1, QueryDoc, RequestDoc, Route, SchemaOf,
+};
+pub use routes::all;
+
+/// What all requests of a server share.
+pub struct Shared {}
+
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a String takes all that is written");
+        text
+    })
+}

@@ -1,5 +1,6 @@
 //! What is kept: one transaction a change, its notifications in the same one.
 
+mod credentials;
 mod db;
 mod error;
 mod instances;
@@ -7,9 +8,11 @@ mod machines;
 mod operations;
 mod outbox;
 mod packages;
+mod vims;
 
 use std::path::Path;
 
+pub use credentials::Right;
 pub use db::{Arg, Db, Row, Tx, Writer};
 pub use error::{StoreError, StoreErrorKind};
 pub use instances::{InstanceColumn, InstanceQuery};

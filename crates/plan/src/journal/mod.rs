@@ -91,6 +91,10 @@ pub trait Journal: Send + Sync {
     /// Makes a failed or cancelled plan active again.
     async fn request_resume(&self, plan: PlanId) -> Result<(), JournalError>;
 
+    /// Gives up a failed or cancelled plan: its locks are given back, and it cannot be resumed. Nothing if that
+    /// was done before.
+    async fn abandon(&self, plan: PlanId, reason: &str) -> Result<(), JournalError>;
+
     /// All locks that are held.
     async fn locks(&self) -> Result<Vec<HeldLock>, JournalError>;
 }

@@ -464,6 +464,36 @@ impl Journal for PostgresJournal {
         Ok(())
     }
 
+    async fn abandon(&self, plan: PlanId, reason: &str) -> Result<(), JournalError> {
+        let fail = |error| self.fail(error);
+        let mut transaction = self.pool.begin().await.map_err(fail)?;
+        let (state, ..) = state_of(&mut transaction, plan)
+            .await
+            .map_err(fail)?
+            .ok_or_else(|| JournalError::not_found(&self.place, plan))?;
+        if state == PlanState::Abandoned.as_str() {
+            return Ok(());
+        }
+        check_state(&self.place, plan, &state, PlanState::is_resumable, "it cannot be given up")?;
+        sqlx::query("UPDATE plan SET state = $2, cancel = NULL WHERE id = $1")
+            .bind(plan.0)
+            .bind(PlanState::Abandoned.as_str())
+            .execute(&mut *transaction)
+            .await
+            .map_err(fail)?;
+        lock_journal(&mut transaction).await.map_err(fail)?;
+        sqlx::query("DELETE FROM lock WHERE plan = $1")
+            .bind(plan.0)
+            .execute(&mut *transaction)
+            .await
+            .map_err(fail)?;
+        let event = EventKind::PlanAbandoned { reason: reason.to_owned() };
+        insert_wish(&mut transaction, plan, &event).await.map_err(fail)?;
+        transaction.commit().await.map_err(fail)?;
+        self.committed();
+        Ok(())
+    }
+
     async fn locks(&self) -> Result<Vec<HeldLock>, JournalError> {
         let rows: Vec<(String, i64)> = sqlx::query_as("SELECT resource, plan FROM lock ORDER BY resource")
             .fetch_all(&self.pool)

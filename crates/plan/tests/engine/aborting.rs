@@ -79,6 +79,10 @@ impl Journal for Aborting {
         self.inner.find(once).await
     }
 
+    async fn abandon(&self, plan: PlanId, reason: &str) -> Result<(), JournalError> {
+        self.inner.abandon(plan, reason).await
+    }
+
     async fn latest(&self, subject: &str) -> Result<Option<PlanHeader>, JournalError> {
         self.inner.latest(subject).await
     }

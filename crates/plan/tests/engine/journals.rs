@@ -98,6 +98,33 @@ async fn a_key_is_accepted_once_also_after_its_plan_has_ended() {
 }
 
 #[tokio::test]
+async fn a_plan_that_is_given_up_lets_go_of_its_locks_and_stays_down() {
+    for store in Store::both().await {
+        let journal = store.open().await;
+        let plan = journal.create(&small(Some("op/3"))).await.unwrap();
+        let active = journal.abandon(plan, "no").await.unwrap_err();
+        assert_eq!(active.kind, JournalErrorKind::State, "a plan that may still run is not given up");
+        let lease = journal.acquire(plan, &ExecutorId::new(), TERM).await.unwrap();
+        let end = EventKind::PlanEnded { state: PlanState::Failed, reason: None };
+        let batch = Batch {
+            events: vec![end],
+            state: Some(PlanState::Failed),
+            lock: vec!["node/a".into()],
+            ..Batch::default()
+        };
+        journal.append(&lease, &batch).await.unwrap();
+        journal.release(&lease).await.unwrap();
+        assert_eq!(journal.locks().await.unwrap().len(), 1);
+        journal.abandon(plan, "the operation was given up").await.unwrap();
+        journal.abandon(plan, "again").await.unwrap();
+        assert!(journal.locks().await.unwrap().is_empty());
+        assert_eq!(journal.request_resume(plan).await.unwrap_err().kind, JournalErrorKind::State);
+        let engine = Engine::new(journal, Handlers::new(), Options::default());
+        assert_eq!(engine.load(plan).await.unwrap().1.state, PlanState::Abandoned);
+    }
+}
+
+#[tokio::test]
 async fn a_successor_inherits_the_key() {
     for store in Store::both().await {
         let journal = store.open().await;

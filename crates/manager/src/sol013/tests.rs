@@ -1,0 +1,1 @@
+//! Tables of queries and what they choose.
