@@ -4,10 +4,15 @@
 //! is read was written by strangers, so every size is bounded before it is used ([`Limits`]).
 
 mod archive;
+mod hash;
+mod item;
 mod package;
 mod policy;
 mod rejection;
+mod sol001;
+mod tosca;
 mod vnfd;
+mod yaml;
 
 pub use archive::{Archive, EntryReader, open};
 pub use package::{Artifact, ArtifactKind, Package};
