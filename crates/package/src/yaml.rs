@@ -209,6 +209,11 @@ impl Node {
         self.line
     }
 
+    /// How many values it stands for once every alias is followed.
+    pub fn weight(&self) -> u64 {
+        self.weight
+    }
+
     /// A value that stands where this one does.
     pub fn replaced(&self, kind: Kind) -> Self {
         Self { file: Rc::clone(&self.file), line: self.line, weight: self.weight, kind: Rc::new(kind) }

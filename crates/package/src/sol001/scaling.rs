@@ -18,7 +18,10 @@ pub struct Scaling {
 }
 
 /// More levels than this is a slip of the pen.
-const MOST_LEVELS: u32 = 1_000;
+const MOST_LEVELS: u32 = 500;
+
+/// Levels and steps are multiplied by VDUs and aspects; their product is bounded, since a few lines of text can name many.
+const MOST_CELLS: usize = 100_000;
 
 /// Reads the scaling policies; each VDU gets its number of machines at level 0.
 pub fn read(policies: &[Policy], vdus: &mut [Vdu], notes: &mut Notes) -> Result<Scaling, Rejection> {
@@ -49,6 +52,11 @@ pub fn read(policies: &[Policy], vdus: &mut [Vdu], notes: &mut Notes) -> Result<
     }
     for policy in policies.iter().filter(|policy| policy.kind == "InstantiationLevels") {
         levels(policy, &mut scaling)?;
+        if scaling.levels.len() * (vdus.len() + scaling.aspects.len()) > MOST_CELLS {
+            return Err(policy
+                .item
+                .refuse("has too many instantiation levels for this many VDUs and aspects"));
+        }
     }
     for level in &mut scaling.levels {
         level.counts = counts(vdus, &scaling.aspects, &level.scale);
@@ -81,6 +89,9 @@ fn aspects(
                 "has {found} step_deltas; expected 1 for equal steps, or {max_level} as max_scale_level"
             );
             return Err(item.refuse(reason));
+        }
+        if (step_names.len() + 1) * MOST_LEVELS as usize > MOST_CELLS {
+            return Err(item.refuse("is one scaling aspect too many"));
         }
         if step_names.contains_key(id) {
             return Err(item.refuse("is declared twice"));
@@ -142,6 +153,9 @@ fn deltas(
     }
     let names = step_names.get(&aspect_id).map(|(names, _)| names.as_slice()).unwrap_or_default();
     let targets = targets(policy, vdus)?;
+    if targets.len() * aspect.steps.len() > MOST_CELLS {
+        return Err(policy.item.refuse("scales too many VDUs over too many levels"));
+    }
     for (index, step) in aspect.steps.iter_mut().enumerate() {
         // One name stands for equal steps; an aspect that names none has the one delta that is declared.
         let name = names.get(index).or(names.first());
@@ -217,6 +231,12 @@ fn level_counts(
 ) -> Result<(), Rejection> {
     let declared = policy.item.need("properties", "the levels")?.need("levels", "the machines by level")?;
     let targets = targets(policy, vdus)?;
+    let scaled: BTreeSet<&str> = scaling
+        .aspects
+        .iter()
+        .filter_map(|aspect| aspect.steps.first())
+        .flat_map(|step| step.keys().map(String::as_str))
+        .collect();
     for (id, item) in declared.entries()? {
         let machines =
             item.need("number_of_instances", "the machines at this level")?.number(0, MOST_MACHINES)?;
@@ -228,18 +248,13 @@ fn level_counts(
         };
         for &target in &targets {
             let vdu = &vdus[target];
-            let scaled = level.counts.insert(vdu.id.clone(), machines);
-            let is_scaled = scaling
-                .aspects
-                .iter()
-                .any(|aspect| aspect.steps.iter().any(|step| step.contains_key(&vdu.id)));
-            if is_scaled && scaled != Some(machines) {
-                let follows = scaled.unwrap_or(0);
-                let note = format!(
-                    "gives {machines} {}, while the levels of its aspects give {follows}",
-                    printable(&vdu.id)
+            let follows = level.counts.insert(vdu.id.clone(), machines).unwrap_or(0);
+            if follows != machines && scaled.contains(vdu.id.as_str()) {
+                let shown = printable(&vdu.id);
+                notes.at(
+                    &item,
+                    &format!("gives {machines} {shown}, while the levels of its aspects give {follows}"),
                 );
-                notes.at(&item, &note);
             }
             if machines < vdu.min || machines > vdu.max {
                 let reason =

@@ -40,6 +40,11 @@ pub struct Policy {
     pub item: Item,
 }
 
+/// More nodes, policies or inherited properties than these are an attack, not a VNF.
+const MOST_TEMPLATES: usize = 1_000;
+const MOST_POLICIES: usize = 500;
+const MOST_DEFAULTS: usize = 300;
+
 impl Topology {
     /// Reads a topology. `outer` holds the properties of the node that it stands in for, which feed its inputs.
     pub fn read(
@@ -72,6 +77,11 @@ impl Topology {
                     properties.insert(name.to_owned(), found.node);
                 }
                 raw.push((name.to_owned(), template));
+                if raw.len() > MOST_TEMPLATES {
+                    return Err(
+                        templates.refuse(format!("has more than the {MOST_TEMPLATES} nodes that are taken"))
+                    );
+                }
             }
         }
         let scope = Scope::new(inputs, properties);
@@ -116,7 +126,11 @@ impl Topology {
     pub fn policies(&self) -> Result<Vec<Policy>, Rejection> {
         let Some(policies) = self.item.field("policies") else { return Ok(Vec::new()) };
         let mut read = Vec::new();
-        for (name, item) in policies.named()? {
+        let named = policies.named()?;
+        if named.len() > MOST_POLICIES {
+            return Err(policies.refuse(format!("has more than the {MOST_POLICIES} policies that are taken")));
+        }
+        for (name, item) in named {
             let item = item.relabelled(printable(&name));
             let kind =
                 item.need("type", "a policy type such as tosca.policies.nfv.ScalingAspects")?.word()?;
@@ -157,7 +171,7 @@ impl Template {
             None => Item { node: item.node.replaced(Kind::Map(Vec::new())), ..item.clone() },
         };
         given.entries()?;
-        let properties = with_defaults(&given, &type_name, types);
+        let properties = with_defaults(&given, &type_name, types)?;
         Ok(Self { name, type_name, kind, item, given, properties })
     }
 
@@ -180,8 +194,9 @@ impl Template {
 }
 
 /// Adds what a type gives by default to what a template says.
-fn with_defaults(given: &Item, type_name: &str, types: &Types) -> Item {
-    let Kind::Map(entries) = given.node.kind() else { return given.clone() };
+fn with_defaults(given: &Item, type_name: &str, types: &Types) -> Result<Item, Rejection> {
+    let Kind::Map(entries) = given.node.kind() else { return Ok(given.clone()) };
+    let mut added = 0;
     let mut entries: Vec<(Key, Node)> = entries.clone();
     for definition in types.chain(type_name) {
         let Some(properties) = definition.field("properties") else { continue };
@@ -189,10 +204,16 @@ fn with_defaults(given: &Item, type_name: &str, types: &Types) -> Item {
             if let Some(default) = property.field("default")
                 && !entries.iter().any(|(key, value)| key.text == name && super::is_given(value))
             {
+                added += 1;
+                if added > MOST_DEFAULTS {
+                    return Err(
+                        definition.refuse(format!("gives more than {MOST_DEFAULTS} properties by default"))
+                    );
+                }
                 entries.retain(|(key, _)| key.text != name);
                 entries.push((Key { text: name.to_owned(), line: default.line }, default.node));
             }
         }
     }
-    Item { node: given.node.replaced(Kind::Map(entries)), ..given.clone() }
+    Ok(Item { node: given.node.replaced(Kind::Map(entries)), ..given.clone() })
 }

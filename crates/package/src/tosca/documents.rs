@@ -17,6 +17,8 @@ pub struct Documents {
     pub documents: Vec<Document>,
     /// The paths of all files in the package that make up the template, ETSI's own type files included.
     pub files: Vec<String>,
+    /// The values in all of them.
+    weight: u64,
 }
 
 /// One file.
@@ -42,7 +44,7 @@ impl Documents {
         limits: &Limits,
         notes: &mut Notes,
     ) -> Result<Self, Rejection> {
-        let mut all = Self { documents: Vec::new(), files: Vec::new() };
+        let mut all = Self { documents: Vec::new(), files: Vec::new(), weight: 0 };
         let mut seen = BTreeSet::new();
         all.add(archive, entry, limits, &mut seen, notes)?;
         Ok(all)
@@ -67,6 +69,14 @@ impl Documents {
                 return Err(Rejection::file(path, reason));
             }
             let document = Document::read(archive, &path, limits)?;
+            self.weight = self.weight.saturating_add(document.root.node.weight());
+            if self.weight > limits.yaml_nodes {
+                let most = limits.yaml_nodes;
+                return Err(Rejection::file(
+                    path,
+                    format!("brings the definitions to more than {most} values"),
+                ));
+            }
             self.files.push(path.clone());
             let mut next = Vec::new();
             for target in document.imports(archive, notes)? {

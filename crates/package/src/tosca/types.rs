@@ -34,6 +34,9 @@ pub struct Types {
     defined: BTreeMap<String, Item>,
 }
 
+/// The longest derivation that is followed.
+const DEEPEST: usize = 32;
+
 impl Types {
     /// Gathers the node types of all files.
     pub fn collect(documents: &Documents, notes: &mut Notes) -> Result<Self, Rejection> {
@@ -59,8 +62,7 @@ impl Types {
     pub fn kind(&self, named_at: &Item) -> Result<NodeKind, Rejection> {
         let name = named_at.word()?;
         let mut current = name.clone();
-        // A chain longer than the number of types goes round in a circle.
-        for _ in 0..=self.defined.len() {
+        for _ in 0..DEEPEST {
             if let Some(kind) = known(&current) {
                 return Ok(kind);
             }
@@ -73,14 +75,15 @@ impl Types {
                 None => return Ok(NodeKind::Ignored),
             }
         }
-        Err(named_at.refuse(format!("the type {} is derived from itself", printable(&name))))
+        let reason = "is derived from itself, or over more than";
+        Err(named_at.refuse(format!("the type {} {reason} {DEEPEST} types", printable(&name))))
     }
 
     /// The definitions that a type consists of, itself first.
     pub fn chain(&self, name: &str) -> Vec<&Item> {
         let mut chain = Vec::new();
         let mut current = self.defined.get(name);
-        while let Some(definition) = current.filter(|_| chain.len() <= self.defined.len()) {
+        while let Some(definition) = current.filter(|_| chain.len() < DEEPEST) {
             chain.push(definition);
             let parent = definition.field("derived_from").and_then(|parent| parent.text().ok());
             current = parent.and_then(|parent| self.defined.get(&parent));
