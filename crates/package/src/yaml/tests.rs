@@ -1,0 +1,59 @@
+use super::*;
+
+fn complaint(text: &str) -> String {
+    parse("f.yaml", text, &Limits { yaml_nodes: 1000, yaml_depth: 8, ..Limits::default() })
+        .expect_err("this must be refused")
+        .to_string()
+}
+
+#[test]
+fn scalars_are_typed_by_the_core_schema() {
+    let text =
+        "a: 1\nb: yes\nc: 1.5\nd: '1'\ne: ~\nf: true\ng: 0x1F\nh: 1 GB\ni: .inf\nj: !!str 7\nk: 1e400\nl: -3";
+    let node = parse("f.yaml", text, &Limits::default()).expect("it parses");
+    let expected = serde_json::json!({
+        "a": 1, "b": "yes", "c": 1.5, "d": "1", "e": null, "f": true, "g": 31, "h": "1 GB", "i": ".inf",
+        "j": "7", "k": "1e400", "l": -3
+    });
+    assert_eq!(node.json(), expected);
+}
+
+#[test]
+fn aliases_and_merges_are_followed() {
+    let node = parse("f.yaml", "x: &x {a: 1, b: 2}\ny: {<<: *x, b: 3}\nz: *x", &Limits::default())
+        .expect("it parses");
+    assert_eq!(node.json()["y"], serde_json::json!({"a": 1, "b": 3}));
+    assert_eq!(node.json()["z"], serde_json::json!({"a": 1, "b": 2}));
+    assert_eq!(node.get("y").and_then(|y| y.get("a")).map(Node::line), Some(1));
+}
+
+#[test]
+fn what_is_refused_says_where() {
+    for (text, expected) in [
+        ("a: 1\na: 2", "f.yaml:2: 'a' stands twice in this mapping"),
+        ("a: 1\n---\nb: 2", "f.yaml:2: a second YAML document begins; expected one document in a file"),
+        ("? [a]\n: 1", "f.yaml:1: a mapping's key is not a plain word"),
+        ("a:\n  - [[[[[[[[1]]]]]]]]", "f.yaml:2: values nest deeper than the 8 levels that are taken"),
+        ("a: &a [*a]", "f.yaml:1: an alias stands inside the value that it names"),
+        ("a: {<<: 3}", "f.yaml:1: '<<' names something that is not a mapping"),
+        ("", "f.yaml: is empty; expected a TOSCA service template"),
+    ] {
+        assert_eq!(complaint(text), expected, "{text}");
+    }
+    assert!(complaint("a: [1\nb: 2").starts_with("f.yaml:"), "{}", complaint("a: [1\nb: 2"));
+}
+
+#[test]
+fn alias_bombs_are_weighed_not_built() {
+    let mut text = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
+    for level in 1..30 {
+        let below = level - 1;
+        text +=
+            &format!("a{level}: &a{level} [*a{below},*a{below},*a{below},*a{below},*a{below},*a{below}]\n");
+    }
+    assert!(
+        complaint(&text).contains("holds more than 1000 values, aliases followed"),
+        "{}",
+        complaint(&text)
+    );
+}
