@@ -68,8 +68,9 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none());
         if let Some(file) = &found.ca {
             let pem = crate::output::read_bounded(file, 1 << 20)?;
-            let roots = reqwest::Certificate::from_pem_bundle(pem.as_bytes())
-                .with_context(|| format!("{}: holds no certificate that can be read as PEM", file.display()))?;
+            let roots = reqwest::Certificate::from_pem_bundle(pem.as_bytes()).with_context(|| {
+                format!("{}: holds no certificate that can be read as PEM", file.display())
+            })?;
             if roots.is_empty() {
                 bail!("{}: holds no certificate; it must be PEM (BEGIN CERTIFICATE)", file.display());
             }
@@ -137,14 +138,14 @@ impl Client {
         query: &[(&str, &str)],
         body: Option<&Value>,
     ) -> anyhow::Result<Answer> {
-        let media =
-            if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let media = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let mut request = self.request(method, path, query)?.timeout(PATIENCE);
         if let Some(body) = body {
             request = request.header(header::CONTENT_TYPE, media).body(serde_json::to_vec(body)?);
         }
         let response = self.send(request).await?;
-        let text = |name| response.headers().get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
+        let text =
+            |name| response.headers().get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
         let location = text(header::LOCATION).map(str::to_owned);
         let next = text(header::LINK).and_then(next_link);
         let url = response.url().clone();
@@ -199,7 +200,10 @@ impl Client {
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(&error))? {
             if bytes.len() + chunk.len() > MOST {
-                bail!("{}: the answer is longer than {MOST} bytes; ask for less with --limit or --filter", self.url());
+                bail!(
+                    "{}: the answer is longer than {MOST} bytes; ask for less with --limit or --filter",
+                    self.url()
+                );
             }
             bytes.extend_from_slice(&chunk);
         }
@@ -213,7 +217,8 @@ impl Client {
             cause = source;
         }
         let url = self.url();
-        let text = if error.is_timeout() { "it takes too long to answer".to_owned() } else { cause.to_string() };
+        let text =
+            if error.is_timeout() { "it takes too long to answer".to_owned() } else { cause.to_string() };
         let advice = self.found.absent();
         anyhow::anyhow!("no manager can be reached at {url}: {text}; {advice}")
     }

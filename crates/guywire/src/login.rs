@@ -36,9 +36,10 @@ pub async fn login(login: &Login) -> anyhow::Result<ExitCode> {
     if name.is_empty() || name.chars().any(char::is_control) {
         bail!("--name: a context needs a name of visible characters");
     }
-    let ca = login.ca.as_ref().map(|file| {
-        file.canonicalize().with_context(|| format!("{}: cannot be read", file.display()))
-    });
+    let ca = login
+        .ca
+        .as_ref()
+        .map(|file| file.canonicalize().with_context(|| format!("{}: cannot be read", file.display())));
     let ca = ca.transpose()?;
     if url.scheme() == "http" && !is_loopback(&login.url) {
         eprintln!("warning: {url} is not encrypted: whoever sits in between reads the token; use https");
@@ -93,7 +94,8 @@ impl Echo {
 
 impl Drop for Echo {
     fn drop(&mut self) {
-        let back = rustix::termios::tcsetattr(std::io::stdin(), rustix::termios::OptionalActions::Now, &self.0);
+        let back =
+            rustix::termios::tcsetattr(std::io::stdin(), rustix::termios::OptionalActions::Now, &self.0);
         if let Err(error) = back {
             eprintln!("the terminal shows nothing that is typed ({error}); run `stty echo`");
         }

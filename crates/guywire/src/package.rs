@@ -43,13 +43,20 @@ async fn ask(command: PackageCommand, client: &Client, output: Output) -> anyhow
         }
         PackageCommand::List(listing) => {
             let filter = listing.filter.as_deref().map(|filter| ("filter", filter));
-            let packages =
-                client.list(PACKAGE.path, filter.as_slice(), listing.limit).await?;
+            let packages = client.list(PACKAGE.path, filter.as_slice(), listing.limit).await?;
             let mut table = Table::new(["ID", "PRODUCT", "VERSION", "VNFD", "ONBOARDING", "STATE", "USAGE"]);
             for package in &packages {
                 table.row(
-                    ["id", "vnfProductName", "vnfSoftwareVersion", "vnfdId", "onboardingState", "operationalState", "usageState"]
-                        .map(|name| text(&package[name])),
+                    [
+                        "id",
+                        "vnfProductName",
+                        "vnfSoftwareVersion",
+                        "vnfdId",
+                        "onboardingState",
+                        "operationalState",
+                        "usageState",
+                    ]
+                    .map(|name| text(&package[name])),
                 );
             }
             list(output, &packages, &table, "no packages; upload one with `guywire package upload FILE`")?;
@@ -133,7 +140,9 @@ async fn upload(
         let package = client.get(&path, &[]).await?;
         let state = package["onboardingState"].as_str().unwrap_or_default();
         if let Some(reason) = package["onboardingFailureDetails"]["detail"].as_str() {
-            bail!("{name}: is refused: {reason}; `guywire package show {id}` says it again, `guywire package delete {id}` removes it");
+            bail!(
+                "{name}: is refused: {reason}; `guywire package show {id}` says it again, `guywire package delete {id}` removes it"
+            );
         }
         if !matches!(state, "UPLOADING" | "PROCESSING") {
             details(output, &package, &lines(&package))?;
@@ -178,7 +187,10 @@ fn lines(package: &Value) -> Vec<(&'static str, String)> {
         ("checksum", text(&package["checksum"]["hash"])),
         ("images", count("softwareImages")),
         ("artifacts", count("additionalArtifacts")),
-        ("user data", if package["userDefinedData"] == json!({}) { String::new() } else { get("userDefinedData") }),
+        (
+            "user data",
+            if package["userDefinedData"] == json!({}) { String::new() } else { get("userDefinedData") },
+        ),
     ]
 }
 
@@ -208,7 +220,8 @@ async fn pack(dir: PathBuf, out: Option<PathBuf>) -> anyhow::Result<ExitCode> {
         Some(out) => out,
         None => {
             let full = dir.canonicalize().with_context(|| format!("{}: cannot be entered", dir.display()))?;
-            let name = full.file_name().context("a directory without a name: say what to call the package")?;
+            let name =
+                full.file_name().context("a directory without a name: say what to call the package")?;
             PathBuf::from(name).with_extension("csar")
         }
     };

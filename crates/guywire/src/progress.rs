@@ -78,12 +78,11 @@ impl Progress {
             EventKind::ScopeWaiting { resource, holder, .. } => {
                 Some(format!("waiting for {resource}, which plan {holder} has locked"))
             }
-            EventKind::ScopeHeld { scope } => {
-                Some(format!("{} stays locked", self.scope(*scope)))
-            }
+            EventKind::ScopeHeld { scope } => Some(format!("{} stays locked", self.scope(*scope))),
             EventKind::CancelRequested { .. } => Some("asked to stop".to_owned()),
             EventKind::PlanStopping { reason, .. } => Some(format!("stopping: {reason}")),
             EventKind::PlanSuperseded { by, reason } => Some(format!("made anew as plan {by}: {reason}")),
+            EventKind::PlanAbandoned { reason } => Some(format!("given up: {reason}")),
             EventKind::PlanEnded { .. }
             | EventKind::PlanCreated
             | EventKind::PlanStarted { .. }

@@ -93,9 +93,9 @@ async fn find(client: &Client, words: &str) -> anyhow::Result<(About, String)> {
     let all = all(client).await?;
     match choose(SUBSCRIPTION, words, &all) {
         Choice::One(id) => {
-            let about = ALL.into_iter().find(|about| {
-                all.iter().any(|one| one["id"] == id.as_str() && one["about"] == word(*about))
-            });
+            let about = ALL
+                .into_iter()
+                .find(|about| all.iter().any(|one| one["id"] == id.as_str() && one["about"] == word(*about)));
             Ok((about.unwrap_or_default(), id))
         }
         Choice::Several(message) => bail!(message),

@@ -55,7 +55,9 @@ pub async fn run(command: VimCommand, client: &Client, output: Output) -> anyhow
             }
             connection(&mut changes, &interface, &access)?;
             if changes.is_empty() {
-                bail!("nothing is to be changed; name it with --name, --description, --default, --interface or --access");
+                bail!(
+                    "nothing is to be changed; name it with --name, --description, --default, --interface or --access"
+                );
             }
             let id = resolve::id(client, VIM, &vim).await?;
             let answer = client.put(&path(&id), &json!({"vim": changes})).await?.body;
@@ -86,7 +88,9 @@ fn connection(vim: &mut Map<String, Value>, interface: &[String], access: &[Stri
     for pair in access {
         let (key, value) = params::split("--access", pair)?;
         if !value.starts_with('@') && !value.starts_with("secret:") && key != "username" {
-            bail!("--access {key}: every process of this host can read a command line; write --access {key}=@FILE or {key}=secret:NAME");
+            bail!(
+                "--access {key}: every process of this host can read a command line; write --access {key}=@FILE or {key}=secret:NAME"
+            );
         }
     }
     if !access.is_empty() {

@@ -68,7 +68,10 @@ async fn operate(command: VnfCommand, client: &Client, output: Output) -> anyhow
             let id = resolve::id(client, INSTANCE, &vnf).await?;
             if let Some(vim) = vim {
                 let vim = resolve::id(client, VIM, vim).await?;
-                body.insert("vimConnectionInfo".to_owned(), json!({"vim": {"vimId": vim, "vimType": vim_type(client, &vim).await?}}));
+                body.insert(
+                    "vimConnectionInfo".to_owned(),
+                    json!({"vim": {"vimId": vim, "vimType": vim_type(client, &vim).await?}}),
+                );
             }
             if flavour.is_none() && !body.contains_key("flavourId") {
                 body.insert("flavourId".to_owned(), Value::String(only_flavour(client, &id).await?));
@@ -104,8 +107,15 @@ async fn listed(client: &Client, listing: &Listing, output: Output) -> anyhow::R
     let mut table = Table::new(["ID", "NAME", "STATE", "PRODUCT", "VERSION", "PROVIDER"]);
     for instance in &instances {
         table.row(
-            ["id", "vnfInstanceName", "instantiationState", "vnfProductName", "vnfSoftwareVersion", "vnfProvider"]
-                .map(|name| text(&instance[name])),
+            [
+                "id",
+                "vnfInstanceName",
+                "instantiationState",
+                "vnfProductName",
+                "vnfSoftwareVersion",
+                "vnfProvider",
+            ]
+            .map(|name| text(&instance[name])),
         );
     }
     list(output, &instances, &table, "no instances; create one with `guywire vnf create VNFD`")?;
@@ -145,7 +155,10 @@ async fn vim_type(client: &Client, id: &str) -> anyhow::Result<String> {
 /// The flavour, if the instance's package has one only.
 async fn only_flavour(client: &Client, instance: &str) -> anyhow::Result<String> {
     let path = format!("/guywire/v1/instances/{instance}/flavours");
-    let answer = client.get(&path, &[]).await.context("--flavour is not given, and the manager does not say which there are")?;
+    let answer = client
+        .get(&path, &[])
+        .await
+        .context("--flavour is not given, and the manager does not say which there are")?;
     let flavours: Vec<&str> = answer.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     match flavours.as_slice() {
         [one] => Ok((*one).to_owned()),

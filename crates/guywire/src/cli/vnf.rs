@@ -78,7 +78,12 @@ pub enum VnfCommand {
         /// Its id, the beginning of it, or its name
         vnf: String,
         /// A component whose machine is made anew, as `vnf show` names it; can be given several times
-        #[arg(long = "vnfc", value_name = "COMPONENT", conflicts_with = "all", required_unless_present = "all")]
+        #[arg(
+            long = "vnfc",
+            value_name = "COMPONENT",
+            conflicts_with = "all",
+            required_unless_present = "all"
+        )]
         vnfcs: Vec<String>,
         /// Make all machines anew
         #[arg(long)]

@@ -97,7 +97,9 @@ impl Found {
     /// The token, if there is one.
     pub fn token(&self) -> anyhow::Result<Option<String>> {
         match &self.token {
-            Token::Environment(token) | Token::Kept(_, token) | Token::Given(token) => Ok(Some(token.clone())),
+            Token::Environment(token) | Token::Kept(_, token) | Token::Given(token) => {
+                Ok(Some(token.clone()))
+            }
             Token::DataDirectory(file) if file.exists() => Ok(Some(read_bounded(file, 4096)?)),
             Token::DataDirectory(_) | Token::None => Ok(None),
         }
@@ -107,7 +109,10 @@ impl Found {
     pub fn advice(&self) -> String {
         match &self.token {
             Token::Environment(_) => "the token is GUYWIRE_TOKEN's".to_owned(),
-            Token::Kept(name, _) => format!("the token is that of the context {name}; log in again with `guywire login {}`", self.url),
+            Token::Kept(name, _) => format!(
+                "the token is that of the context {name}; log in again with `guywire login {}`",
+                self.url
+            ),
             Token::DataDirectory(file) if file.exists() => format!(
                 "the token is that in {}; if the manager has another data directory, name it with --data",
                 file.display()
@@ -150,7 +155,11 @@ fn choose(
 ) -> anyhow::Result<Found> {
     // With both in the environment nobody's files matter, and none that is broken is in the way.
     if let (Some(url), Some(token)) = (&target.url, &environment) {
-        return Ok(Found { url: url.clone(), ca: target.ca.clone(), token: Token::Environment(token.clone()) });
+        return Ok(Found {
+            url: url.clone(),
+            ca: target.ca.clone(),
+            token: Token::Environment(token.clone()),
+        });
     }
     let contexts = contexts()?;
     let kept = match (&target.url, &target.context) {
@@ -226,7 +235,9 @@ impl Contexts {
             [] => "there are none yet; `guywire login URL` makes one".to_owned(),
             names => format!("there are {}", names.join(", ")),
         };
-        self.contexts.get_key_value(name).with_context(|| format!("no context is called {name:?}; {}", names()))
+        self.contexts
+            .get_key_value(name)
+            .with_context(|| format!("no context is called {name:?}; {}", names()))
     }
 
     fn file() -> anyhow::Result<PathBuf> {
@@ -254,9 +265,7 @@ pub fn is_loopback(url: &str) -> bool {
 
 fn same(one: &str, other: &str) -> bool {
     match (url::Url::parse(one), url::Url::parse(other)) {
-        (Ok(one), Ok(other)) => {
-            one.as_str().trim_end_matches('/') == other.as_str().trim_end_matches('/')
-        }
+        (Ok(one), Ok(other)) => one.as_str().trim_end_matches('/') == other.as_str().trim_end_matches('/'),
         _ => one == other,
     }
 }
@@ -278,11 +287,7 @@ mod tests {
     }
 
     fn found(url: Option<&str>, context: Option<&str>, token: Option<&str>, contexts: Contexts) -> Found {
-        let target = Target {
-            url: url.map(str::to_owned),
-            context: context.map(str::to_owned),
-            ca: None,
-        };
+        let target = Target { url: url.map(str::to_owned), context: context.map(str::to_owned), ca: None };
         choose(&target, token.map(str::to_owned), || Ok(contexts), || Ok("/data/admin-token".into()))
             .expect("a manager is found")
     }
@@ -300,7 +305,14 @@ mod tests {
             (Some("https://new.example"), None, None, true, "https://new.example", "None"),
             (Some("http://localhost:1"), None, None, true, "http://localhost:1", "DataDirectory"),
             (Some("http://127.8.0.1:1"), None, None, true, "http://127.8.0.1:1", "DataDirectory"),
-            (Some("http://localhost.evil.example"), None, None, true, "http://localhost.evil.example", "None"),
+            (
+                Some("http://localhost.evil.example"),
+                None,
+                None,
+                true,
+                "http://localhost.evil.example",
+                "None",
+            ),
         ];
         for (url, context, token, has, expected, from) in cases {
             let contexts = if has { contexts() } else { Contexts::default() };

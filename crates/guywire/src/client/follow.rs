@@ -80,7 +80,9 @@ pub async fn outcome(client: &Client, id: &str, wanted: &str) -> anyhow::Result<
     }
     let reason = operation["error"]["detail"].as_str().unwrap_or("no reason is recorded");
     let next = if state == "FAILED_TEMP" {
-        format!("; go on with `guywire op retry {id}`, go back with `guywire op rollback {id}`, or give up with `guywire op fail {id}`")
+        format!(
+            "; go on with `guywire op retry {id}`, go back with `guywire op rollback {id}`, or give up with `guywire op fail {id}`"
+        )
     } else {
         String::new()
     };

@@ -18,8 +18,9 @@ const DEPTH: usize = 16;
 pub fn object(file: &Path) -> anyhow::Result<Map<String, Value>> {
     let text = read_bounded(file, MOST)?;
     let name = file.display();
-    let value: Value = serde_json::from_str(&text)
-        .map_err(|error| anyhow::anyhow!("{name}:{}:{}: this is no JSON: {}", error.line(), error.column(), category(&error)))?;
+    let value: Value = serde_json::from_str(&text).map_err(|error| {
+        anyhow::anyhow!("{name}:{}:{}: this is no JSON: {}", error.line(), error.column(), category(&error))
+    })?;
     match value {
         Value::Object(object) => Ok(object),
         other => bail!("{name}: a JSON object is expected ({{…}}), and this is {}", kind(&other)),
@@ -73,13 +74,19 @@ fn from_file(option: &str, key: &str, file: &str) -> anyhow::Result<String> {
     let text = read_bounded(Path::new(file), LONGEST)
         .with_context(|| format!("{option} {key}=@FILE: the value cannot be read from its file"))?;
     // An editor's newline at the end is no part of a password.
-    Ok(text.strip_suffix('\n').map(|text| text.strip_suffix('\r').unwrap_or(text)).unwrap_or(&text).to_owned())
+    Ok(text
+        .strip_suffix('\n')
+        .map(|text| text.strip_suffix('\r').unwrap_or(text))
+        .unwrap_or(&text)
+        .to_owned())
 }
 
 fn insert(object: &mut Map<String, Value>, option: &str, key: &str, value: Value) -> anyhow::Result<()> {
     let parts: Vec<&str> = key.split('.').collect();
     if parts.len() > DEPTH || parts.iter().any(|part| part.is_empty()) {
-        bail!("{option} {key}: names between dots must not be empty, and there may be {DEPTH} of them at most");
+        bail!(
+            "{option} {key}: names between dots must not be empty, and there may be {DEPTH} of them at most"
+        );
     }
     let (last, path) = parts.split_last().expect("a split has at least one part");
     let mut at = object;
@@ -180,7 +187,8 @@ mod tests {
     fn files_that_hold_no_object_are_refused_with_their_place() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("params.json");
-        let cases = [("{\n\"a\": hunter2}", "params.json:2:6"), ("[1]", "this is a list"), ("", "ends too early")];
+        let cases =
+            [("{\n\"a\": hunter2}", "params.json:2:6"), ("[1]", "this is a list"), ("", "ends too early")];
         for (text, words) in cases {
             std::fs::write(&file, text).expect("it is written");
             let error = object(&file).expect_err(text).to_string();

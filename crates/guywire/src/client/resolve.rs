@@ -32,7 +32,8 @@ pub const PACKAGE: Kind = Kind {
 };
 pub const OPERATION: Kind =
     Kind { what: "operation", path: "/vnflcm/v2/vnf_lcm_op_occs", names: &[], list: "guywire op list" };
-pub const ALARM: Kind = Kind { what: "alarm", path: "/vnffm/v1/alarms", names: &[], list: "guywire alarm list" };
+pub const ALARM: Kind =
+    Kind { what: "alarm", path: "/vnffm/v1/alarms", names: &[], list: "guywire alarm list" };
 pub const VIM: Kind = Kind { what: "VIM", path: "/v1.0/vims", names: &["name"], list: "guywire vim list" };
 /// Subscriptions are of three interfaces, so there is no one path.
 pub const SUBSCRIPTION: Kind =

@@ -72,7 +72,8 @@ impl Parser {
 mod tests {
     use super::*;
 
-    const TEXT: &str = ": hello\n\nevent: plan\nid: 7\ndata: {\"a\":\ndata: 1}\n\nretry: 1000\n\ndata:x\r\n\r\nevent: y\n\n";
+    const TEXT: &str =
+        ": hello\n\nevent: plan\nid: 7\ndata: {\"a\":\ndata: 1}\n\nretry: 1000\n\ndata:x\r\n\r\nevent: y\n\n";
 
     #[test]
     fn messages_are_the_same_however_the_bytes_are_cut() {

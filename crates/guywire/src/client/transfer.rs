@@ -19,11 +19,14 @@ pub async fn upload(client: &Client, path: &str, file: &Path) -> anyhow::Result<
     let opened = tokio::fs::File::open(file).await.with_context(|| format!("{name}: cannot be opened"))?;
     let found = opened.metadata().await.with_context(|| format!("{name}: cannot be looked at"))?;
     if !found.is_file() {
-        bail!("{name}: this is no file; a package is a ZIP archive, and `guywire package pack DIR` makes one of a directory");
+        bail!(
+            "{name}: this is no file; a package is a ZIP archive, and `guywire package pack DIR` makes one of a directory"
+        );
     }
     let bar = bar(found.len());
     let shown = bar.clone();
-    let stream = ReaderStream::with_capacity(opened, 64 << 10).inspect_ok(move |chunk| shown.inc(chunk.len() as u64));
+    let stream =
+        ReaderStream::with_capacity(opened, 64 << 10).inspect_ok(move |chunk| shown.inc(chunk.len() as u64));
     let request = client
         .request(Method::PUT, path, &[])?
         .header(header::CONTENT_TYPE, "application/zip")

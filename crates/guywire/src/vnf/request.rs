@@ -59,7 +59,11 @@ pub fn operation(command: &VnfCommand) -> anyhow::Result<(String, &'static str, 
                 (Some(number), _) => ("SCALE_OUT", number),
                 (None, number) => ("SCALE_IN", number.unwrap_or(1)),
             };
-            fields.extend([("type", kind.into()), ("aspectId", aspect.as_str().into()), ("numberOfSteps", number.into())]);
+            fields.extend([
+                ("type", kind.into()),
+                ("aspectId", aspect.as_str().into()),
+                ("numberOfSteps", number.into()),
+            ]);
             (vnf, "scale", request, wait)
         }
         VnfCommand::ScaleTo { vnf, level, aspects, request, wait } => {
@@ -77,7 +81,8 @@ pub fn operation(command: &VnfCommand) -> anyhow::Result<(String, &'static str, 
             (vnf, "heal", request, wait)
         }
         VnfCommand::Operate { vnf, change, force, grace, request, wait } => {
-            fields.push(("changeStateTo", if *change == Switch::Start { "STARTED" } else { "STOPPED" }.into()));
+            fields
+                .push(("changeStateTo", if *change == Switch::Start { "STARTED" } else { "STOPPED" }.into()));
             if *change == Switch::Stop {
                 fields.push(("stopType", if *force { "FORCEFUL" } else { "GRACEFUL" }.into()));
                 fields.extend(grace.map(|grace| ("gracefulStopTimeout", grace.into())));
@@ -178,8 +183,16 @@ mod tests {
                 "instantiate",
                 json!({"flavourId": "f", "instantiationLevelId": "l", "additionalParams": {"a": 1, "b": {"c": "d"}}}),
             ),
-            ("scale x --aspect a --out 2", "scale", json!({"type": "SCALE_OUT", "aspectId": "a", "numberOfSteps": 2})),
-            ("scale x --aspect a --in 1", "scale", json!({"type": "SCALE_IN", "aspectId": "a", "numberOfSteps": 1})),
+            (
+                "scale x --aspect a --out 2",
+                "scale",
+                json!({"type": "SCALE_OUT", "aspectId": "a", "numberOfSteps": 2}),
+            ),
+            (
+                "scale x --aspect a --in 1",
+                "scale",
+                json!({"type": "SCALE_IN", "aspectId": "a", "numberOfSteps": 1}),
+            ),
             ("scale-to x --level l", "scale_to_level", json!({"instantiationLevelId": "l"})),
             (
                 "scale-to x --aspect a=2 --aspect b=0",
@@ -194,7 +207,11 @@ mod tests {
                 "operate",
                 json!({"changeStateTo": "STOPPED", "stopType": "GRACEFUL", "gracefulStopTimeout": 9}),
             ),
-            ("operate x stop --force", "operate", json!({"changeStateTo": "STOPPED", "stopType": "FORCEFUL"})),
+            (
+                "operate x stop --force",
+                "operate",
+                json!({"changeStateTo": "STOPPED", "stopType": "FORCEFUL"}),
+            ),
             ("change-flavour x big", "change_flavour", json!({"newFlavourId": "big"})),
             ("change-package x y --param p=1", "change_vnfpkg", json!({"additionalParams": {"p": 1}})),
             ("terminate x", "terminate", json!({"terminationType": "GRACEFUL"})),

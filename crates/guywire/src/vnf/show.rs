@@ -75,7 +75,8 @@ mod tests {
     fn addresses_are_found_where_sol003_has_them() {
         let protocol = json!({"ipOverEthernet": {"ipAddresses": [
             {"type": "IPV4", "addresses": ["10.0.0.2"]}, {"type": "IPV6", "addresses": ["fd00::2"]}]}});
-        let component = json!({"vnfcCpInfo": [{"cpProtocolInfo": [protocol]}, {"cpProtocolInfo": [protocol]}]});
+        let component =
+            json!({"vnfcCpInfo": [{"cpProtocolInfo": [protocol]}, {"cpProtocolInfo": [protocol]}]});
         assert_eq!(addresses(&component), ["10.0.0.2", "fd00::2"]);
         assert!(addresses(&json!({})).is_empty());
     }
