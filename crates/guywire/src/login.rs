@@ -46,7 +46,7 @@ pub async fn login(login: &Login) -> anyhow::Result<ExitCode> {
     }
     let token = tokio::task::spawn_blocking(read_token).await??;
     let client = Client::of(Found::given(login.url.clone(), ca.clone(), token.clone()))?;
-    let who = client.get("/guywire/v1/whoami", &[]).await.context("the manager does not let us in")?;
+    let who = client.get("/console/session", &[]).await.context("the manager does not let us in")?;
     Contexts::update(|all| {
         all.contexts.insert(name.clone(), Kept { url: login.url.clone(), token, ca });
         all.current = Some(name.clone());

@@ -17,7 +17,7 @@ use crate::{
     output::{Table, details, list, text},
 };
 
-/// How many subscriptions of one interface are looked at.
+/// How many subscriptions are looked at.
 const MOST: u32 = 10_000;
 
 pub async fn run(command: SubscriptionCommand, client: &Client, output: Output) -> anyhow::Result<ExitCode> {
@@ -25,28 +25,34 @@ pub async fn run(command: SubscriptionCommand, client: &Client, output: Output) 
         SubscriptionCommand::Create { callback, about, request } => {
             let mut body = request.map(|file| params::object(&file)).transpose()?.unwrap_or_else(Map::new);
             body.extend(callback.map(|callback| ("callbackUri".to_owned(), Value::String(callback))));
-            let made = client.post(&path(about), &Value::Object(body)).await?.body;
+            let made = client.post(path(about), &Value::Object(body)).await?.body;
             details(output, &made, &lines(&made))?;
         }
         SubscriptionCommand::List => {
-            let all = all(client).await?;
-            let mut table = Table::new(["ID", "ABOUT", "CALLBACK", "STATE", "WAITING"]);
+            let all = client.list(SUBSCRIPTION.path, &[], MOST).await?;
+            let mut table = Table::new(["ID", "INTERFACE", "CALLBACK", "WAITING", "FAILURES", "LAST ERROR"]);
             for one in &all {
-                table.row(["id", "about", "callbackUri", "state", "waiting"].map(|name| text(&one[name])));
+                let delivery = &one["delivery"];
+                table.row([
+                    text(&one["id"]),
+                    text(&one["api"]),
+                    text(&one["callbackUri"]),
+                    text(&delivery["waiting"]),
+                    text(&delivery["failures"]),
+                    text(&delivery["lastError"]),
+                ]);
             }
             list(output, &all, &table, "no subscriptions; make one with `guywire subscription create URL`")?;
         }
         SubscriptionCommand::Show { subscription } => {
-            let (about, id) = find(client, &subscription).await?;
-            let mut shown = client.get(&format!("{}/{id}", path(about)), &[]).await?;
-            let delivery = client.get(&format!("/guywire/v1/subscriptions/{id}"), &[]).await?;
-            merge(&mut shown, delivery);
+            let shown = find(client, &subscription).await?;
             details(output, &shown, &lines(&shown))?;
         }
         SubscriptionCommand::Delete { subscriptions } => {
             for subscription in subscriptions {
-                let (about, id) = find(client, &subscription).await?;
-                let deleted = client.delete(&format!("{}/{id}", path(about))).await;
+                let found = find(client, &subscription).await?;
+                let id = text(&found["id"]);
+                let deleted = client.delete(&format!("{}/{id}", path_of(&found["api"])?)).await;
                 deleted.with_context(|| format!("subscription {id} is not deleted"))?;
                 println!("{id}  deleted");
             }
@@ -55,76 +61,52 @@ pub async fn run(command: SubscriptionCommand, client: &Client, output: Output) 
     Ok(ExitCode::SUCCESS)
 }
 
-const ALL: [About; 3] = [About::Vnflcm, About::Vnfpkgm, About::Vnffm];
-
-fn path(about: About) -> String {
+fn path(about: About) -> &'static str {
     match about {
-        About::Vnflcm => "/vnflcm/v2/subscriptions".to_owned(),
-        About::Vnfpkgm => "/vnfpkgm/v1/subscriptions".to_owned(),
-        About::Vnffm => "/vnffm/v1/subscriptions".to_owned(),
+        About::Vnflcm => "/vnflcm/v2/subscriptions",
+        About::Vnfpkgm => "/vnfpkgm/v1/subscriptions",
+        About::Vnffm => "/vnffm/v1/subscriptions",
     }
 }
 
-fn word(about: About) -> &'static str {
-    match about {
-        About::Vnflcm => "vnflcm",
-        About::Vnfpkgm => "vnfpkgm",
-        About::Vnffm => "vnffm",
-    }
+/// Where the subscriptions of an interface are, by the root that the manager names.
+fn path_of(api: &Value) -> anyhow::Result<&'static str> {
+    let known = ["/vnflcm/v1/subscriptions", path(About::Vnflcm), path(About::Vnfpkgm), path(About::Vnffm)];
+    let found = known.into_iter().find(|path| path.strip_suffix("/subscriptions") == api.as_str());
+    found.with_context(|| format!("the manager has an interface that this program does not know: {api}"))
 }
 
-/// All subscriptions, each with what it is about and how its delivery goes.
-async fn all(client: &Client) -> anyhow::Result<Vec<Value>> {
-    let deliveries = client.list("/guywire/v1/subscriptions", &[], MOST).await?;
-    let mut all = Vec::new();
-    for about in ALL {
-        for mut one in client.list(&path(about), &[], MOST).await? {
-            one["about"] = word(about).into();
-            if let Some(delivery) = deliveries.iter().find(|delivery| delivery["id"] == one["id"]) {
-                merge(&mut one, delivery.clone());
-            }
-            all.push(one);
-        }
-    }
-    Ok(all)
-}
-
-async fn find(client: &Client, words: &str) -> anyhow::Result<(About, String)> {
-    let all = all(client).await?;
+/// The one subscription that is meant, whatever interface it belongs to.
+async fn find(client: &Client, words: &str) -> anyhow::Result<Value> {
+    let mut all = client.list(SUBSCRIPTION.path, &[], MOST).await?;
     match choose(SUBSCRIPTION, words, &all) {
         Choice::One(id) => {
-            let about = ALL
-                .into_iter()
-                .find(|about| all.iter().any(|one| one["id"] == id.as_str() && one["about"] == word(*about)));
-            Ok((about.unwrap_or_default(), id))
+            let at = all.iter().position(|one| one["id"] == id.as_str()).context("it was there")?;
+            Ok(all.swap_remove(at))
         }
         Choice::Several(message) => bail!(message),
         Choice::None => bail!(unknown(SUBSCRIPTION, words, &all)),
     }
 }
 
-/// Adds what only we tell to what SOL003 tells.
-fn merge(subscription: &mut Value, delivery: Value) {
-    let (Value::Object(subscription), Value::Object(delivery)) = (subscription, delivery) else { return };
-    for (name, value) in delivery {
-        subscription.entry(name).or_insert(value);
-    }
-}
-
 fn lines(one: &Value) -> Vec<(&'static str, String)> {
     let get = |name: &str| text(&one[name]);
+    let delivery = |name: &str| text(&one["delivery"][name]);
     vec![
         ("id", get("id")),
-        ("about", get("about")),
+        ("interface", get("api")),
         ("callback", get("callbackUri")),
         ("filter", get("filter")),
         ("verbosity", get("verbosity")),
-        ("state", get("state")),
-        ("waiting", get("waiting")),
-        ("delivered", get("delivered")),
-        ("last delivery", get("lastDelivery")),
-        ("attempts", get("attempts")),
-        ("next attempt", get("nextAttempt")),
-        ("last error", get("lastError")),
+        ("authentication", get("authentication")),
+        ("created", get("created")),
+        ("waiting", delivery("waiting")),
+        ("delivered", delivery("delivered")),
+        ("dropped", delivery("dropped")),
+        ("failures", delivery("failures")),
+        ("next try", delivery("nextTry")),
+        ("last error", delivery("lastError")),
+        ("at", delivery("lastErrorTime")),
+        ("last success", delivery("lastSuccessTime")),
     ]
 }

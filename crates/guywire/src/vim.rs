@@ -83,7 +83,9 @@ fn connection(vim: &mut Map<String, Value>, interface: &[String], access: &[Stri
     if !interface.is_empty() {
         let mut object = Map::new();
         params::add(&mut object, "--interface", interface)?;
-        vim.insert("interface_info".to_owned(), Value::Object(object));
+        // The registry has a place of its own for the address of a cluster.
+        vim.extend(object.remove("endpoint").map(|endpoint| ("auth_url".to_owned(), endpoint)));
+        vim.insert("interface".to_owned(), Value::Object(object));
     }
     for pair in access {
         let (key, value) = params::split("--access", pair)?;
@@ -109,7 +111,7 @@ fn lines(vim: &Value) -> Vec<(&'static str, String)> {
         ("default", get("is_default")),
         ("status", get("status")),
         ("endpoint", get("auth_url")),
-        ("interface", get("interface_info")),
+        ("interface", get("interface")),
         ("credentials", get("auth_cred")),
         ("created", get("created_at")),
         ("updated", get("updated_at")),

@@ -35,9 +35,13 @@ pub const OPERATION: Kind =
 pub const ALARM: Kind =
     Kind { what: "alarm", path: "/vnffm/v1/alarms", names: &[], list: "guywire alarm list" };
 pub const VIM: Kind = Kind { what: "VIM", path: "/v1.0/vims", names: &["name"], list: "guywire vim list" };
-/// Subscriptions are of three interfaces, so there is no one path.
-pub const SUBSCRIPTION: Kind =
-    Kind { what: "subscription", path: "", names: &[], list: "guywire subscription list" };
+/// Of all interfaces together.
+pub const SUBSCRIPTION: Kind = Kind {
+    what: "subscription",
+    path: "/guywire/v1/subscriptions",
+    names: &[],
+    list: "guywire subscription list",
+};
 pub const CREDENTIAL: Kind = Kind {
     what: "credential",
     path: "/guywire/v1/credentials",
