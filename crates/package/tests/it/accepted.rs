@@ -54,7 +54,8 @@ fn ha_kubernetes_as_the_specification_writes_it() {
 
 #[test]
 fn private_registry_as_the_specification_writes_it() {
-    let csar = Csar::of(&fixture("registry.yaml")).with("Scripts/private_registry_mgmt.py", "raise SystemExit(1)\n");
+    let csar =
+        Csar::of(&fixture("registry.yaml")).with("Scripts/private_registry_mgmt.py", "raise SystemExit(1)\n");
     let package = csar.accepted();
     let flavour = &package.vnfd.flavours[0];
     let points: Vec<_> = flavour.lcm.iter().map(|(point, found)| (point.as_str(), found.role)).collect();
@@ -70,7 +71,9 @@ fn layered() -> Csar {
         Entry-Definitions: Definitions/layered_top.vnfd.yaml\n\nName: Files/images/disk.img\n\
         Content-Type: application/x-iso9066-image\n";
     let mut csar = Csar::default().with("TOSCA-Metadata/TOSCA.meta", meta);
-    for file in ["layered_top.vnfd.yaml", "layered_df_simple.yaml", "layered_df_complex.yaml", "layered_types.yaml"] {
+    for file in
+        ["layered_top.vnfd.yaml", "layered_df_simple.yaml", "layered_df_complex.yaml", "layered_types.yaml"]
+    {
         csar = csar.with(&format!("Definitions/{file}"), fixture(file));
     }
     csar.with("Definitions/etsi_nfv_sol001_vnfd_types.yaml", "this: [is not read")
@@ -122,7 +125,8 @@ fn flavours_in_files_of_their_own() {
     check_layered(&package);
     assert_eq!(package.vnfd_files[0], "Definitions/layered_top.vnfd.yaml");
     assert_eq!(package.vnfd_files.len(), 5, "{:?}", package.vnfd_files);
-    let kinds: Vec<_> = package.artifacts.iter().map(|artifact| (artifact.path.as_str(), artifact.kind)).collect();
+    let kinds: Vec<_> =
+        package.artifacts.iter().map(|artifact| (artifact.path.as_str(), artifact.kind)).collect();
     assert_eq!(
         kinds,
         [
@@ -141,7 +145,8 @@ fn flavours_in_files_of_their_own() {
 #[test]
 fn flavours_beside_an_entry_that_does_not_import_them() {
     let top = fixture("layered_top.vnfd.yaml");
-    let alone: String = top.lines().filter(|line| !line.contains("_df_")).map(|line| format!("{line}\n")).collect();
+    let alone: String =
+        top.lines().filter(|line| !line.contains("_df_")).map(|line| format!("{line}\n")).collect();
     check_layered(&layered().with("Definitions/layered_top.vnfd.yaml", alone).accepted());
 }
 
@@ -169,7 +174,8 @@ fn imports_in_every_notation_and_in_circles() {
         .with("Definitions/more/b.yaml", format!("{types}imports: a.yaml"))
         .with("Definitions/c.yaml", types);
     let files = csar.accepted().vnfd_files;
-    let expected = ["Definitions/vnfd.yaml", "Definitions/more/a.yaml", "Definitions/more/b.yaml", "Definitions/c.yaml"];
+    let expected =
+        ["Definitions/vnfd.yaml", "Definitions/more/a.yaml", "Definitions/more/b.yaml", "Definitions/c.yaml"];
     assert_eq!(files, expected);
 }
 
@@ -188,8 +194,13 @@ fn manifests_are_followed() {
     let expected = format!("layered_top.vnfd.mf:7: Files/images/disk.img: its sha-256 is {good}, but 0000");
     assert!(wrong.starts_with(&expected), "{wrong}");
     let missing = layered().with("layered_top.vnfd.mf", "Source: Files/nothing\n").rejected();
-    assert_eq!(missing, "layered_top.vnfd.mf:1: source: Files/nothing is listed here, but is not in the package");
-    let old = layered().with("layered_top.vnfd.mf", "Source: Scripts/vnf.sh\nAlgorithm: MD5\nHash: 00\n").rejected();
+    assert_eq!(
+        missing,
+        "layered_top.vnfd.mf:1: source: Files/nothing is listed here, but is not in the package"
+    );
+    let old = layered()
+        .with("layered_top.vnfd.mf", "Source: Scripts/vnf.sh\nAlgorithm: MD5\nHash: 00\n")
+        .rejected();
     assert_eq!(old, "layered_top.vnfd.mf:2: algorithm: 'MD5' is not taken; expected sha-256 or sha-512");
 }
 

@@ -30,9 +30,7 @@ pub struct Csar {
 impl Csar {
     /// A package with an entry definition and `TOSCA.meta`.
     pub fn of(vnfd: &str) -> Self {
-        Self::default()
-            .with("TOSCA-Metadata/TOSCA.meta", META)
-            .with("Definitions/vnfd.yaml", vnfd)
+        Self::default().with("TOSCA-Metadata/TOSCA.meta", META).with("Definitions/vnfd.yaml", vnfd)
     }
 
     /// The example, with a script of our own where the tree has none.
