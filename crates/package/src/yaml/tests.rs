@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn complaint(text: &str) -> String {
@@ -56,4 +58,36 @@ fn alias_bombs_are_weighed_not_built() {
         "{}",
         complaint(&text)
     );
+}
+
+/// Values as JSON writes them, which YAML reads too.
+fn json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "[ -~]{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 40, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            prop::collection::btree_map("[a-z]{1,6}", inner, 0..5)
+                .prop_map(|entries| Value::Object(entries.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn json_is_yaml(value in json()) {
+        let node = parse("f.yaml", &value.to_string(), &Limits::default()).expect("JSON is YAML");
+        prop_assert_eq!(node.json(), value);
+    }
+
+    #[test]
+    fn any_text_is_parsed_or_refused(text in "[-a-c:?,\\[\\]{}&*!|>'\"%@` \\n\\t#~<=0-9.]{0,80}") {
+        if let Err(rejection) = parse("f.yaml", &text, &Limits::default()) {
+            prop_assert!(!rejection.reason.is_empty());
+        }
+    }
 }
