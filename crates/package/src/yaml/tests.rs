@@ -47,12 +47,12 @@ fn what_is_refused_says_where() {
 
 #[test]
 fn alias_bombs_are_weighed_not_built() {
-    let mut text = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
-    for level in 1..30 {
-        let below = level - 1;
-        text +=
-            &format!("a{level}: &a{level} [*a{below},*a{below},*a{below},*a{below},*a{below},*a{below}]\n");
-    }
+    let levels = (1..30).map(|level| {
+        let below = vec![format!("*a{}", level - 1); 6].join(",");
+        format!("a{level}: &a{level} [{below}]")
+    });
+    let first = "a0: &a0 [x,x,x,x,x,x,x,x,x]".to_owned();
+    let text = std::iter::once(first).chain(levels).collect::<Vec<_>>().join("\n");
     assert!(
         complaint(&text).contains("holds more than 1000 values, aliases followed"),
         "{}",

@@ -99,8 +99,9 @@ fn bend_structure(csar: &mut Csar, random: &mut Random) {
     match random.below(10) {
         0 => drop(csar.files.remove(index)),
         1 => {
-            csar.files[index].0 =
-                random.pick(&["a.yaml", "x/y", "TOSCA-Metadata/x", "Definitions/z.yaml"]).to_owned()
+            random
+                .pick(&["a.yaml", "x/y", "TOSCA-Metadata/x", "Definitions/z.yaml"])
+                .clone_into(&mut csar.files[index].0);
         }
         2 => csar.files[index].1.clear(),
         _ => {
@@ -127,8 +128,8 @@ fn bend_lines(lines: &mut Vec<String>, random: &mut Random) {
         3 => lines[at] = format!("  {}", lines[at]),
         4 => lines[at] = lines[at].trim_start().to_owned(),
         5 => {
-            lines[at] =
-                lines[at].split_once(':').map_or("x", |(key, _)| key).to_owned() + ": " + random.pick(WORDS)
+            let key = lines[at].split_once(':').map_or("x", |(key, _)| key);
+            lines[at] = format!("{key}: {}", random.pick(WORDS));
         }
         6 => lines[at] += random.pick(WORDS),
         _ => {
@@ -148,7 +149,7 @@ fn bend_bytes(bytes: &mut Vec<u8>, random: &mut Random) {
         let at = if random.below(2) == 0 { at } else { bytes.len() - 1 - random.below(bytes.len().min(400)) };
         match random.below(6) {
             0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes[at] = random.pick(&[&0, &0xff, &0x7f, &0x80]).to_owned(),
+            1 => bytes[at] = *random.pick(&[&0, &0xff, &0x7f, &0x80]),
             2 => bytes.truncate(at),
             3 => bytes.insert(at, 0),
             4 => drop(bytes.remove(at)),
@@ -206,14 +207,12 @@ fn run(count: u32, seed: u64) -> u32 {
         }));
         let elapsed = started.elapsed();
         assert!(elapsed < Duration::from_secs(10), "case {case} of seed {seed} took {elapsed:?}");
-        match outcome {
-            Ok(was_taken) => taken += u32::from(was_taken),
-            Err(_) => {
-                let kept = std::env::temp_dir().join(format!("guywire-mutation-{seed}-{case}.csar"));
-                std::fs::write(&kept, &bytes).expect("it can be kept");
-                panic!("case {case} of seed {seed} failed; the package is kept as {}", kept.display());
-            }
-        }
+        let Ok(was_taken) = outcome else {
+            let kept = std::env::temp_dir().join(format!("guywire-mutation-{seed}-{case}.csar"));
+            std::fs::write(&kept, &bytes).expect("it can be kept");
+            panic!("case {case} of seed {seed} failed; the package is kept as {}", kept.display());
+        };
+        taken += u32::from(was_taken);
     }
     taken
 }
@@ -225,7 +224,7 @@ fn bent_packages_are_taken_or_refused() {
 }
 
 #[test]
-#[ignore = "takes a minute; cargo test -p guywire-package -- --ignored"]
+#[ignore = "takes minutes; cargo test --release -p guywire-package -- --ignored"]
 fn ten_thousand_bent_packages() {
     run(200, 2);
     let before = peak_memory();

@@ -342,7 +342,7 @@ fn the_descriptor_that_cases_start_from_is_right() {
 
 #[test]
 fn complaints_say_where_and_what_is_expected() {
-    let mut wrong = String::new();
+    let mut wrong = Vec::new();
     for (from, to, expected) in CASES {
         assert!(GOOD.contains(from), "the case {from:?} changes nothing");
         let found = match csar(&GOOD.replacen(from, to, 1)).read() {
@@ -355,10 +355,10 @@ fn complaints_say_where_and_what_is_expected() {
             None => format!("Definitions/vnfd.yaml:{expected}"),
         };
         if found != expected {
-            wrong += &format!("{from:?} -> {to:?}\n   expected {expected}\n      found {found}\n");
+            wrong.push(format!("{from:?} -> {to:?}\n   expected {expected}\n      found {found}"));
         }
     }
-    assert!(wrong.is_empty(), "{wrong}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
@@ -433,20 +433,23 @@ fn text_that_is_too_much() {
     let deep = GOOD.replace("A machine", &("[".repeat(1000) + &"]".repeat(1000)));
     let found = csar(&deep).rejected();
     assert!(found.starts_with("Definitions/vnfd.yaml:27: "), "{found}");
-    let nodes: String =
+    let nodes: Vec<_> =
         (0..1100).map(|index| format!("    n{index}: {{type: tosca.nodes.Root}}\n")).collect();
+    let nodes = nodes.concat();
     let found = csar(&GOOD.replace("    node:\n", &format!("{nodes}    node:\n"))).rejected();
     assert!(found.contains("has more than the 1000 nodes that are taken"), "{found}");
 }
 
 #[test]
 fn inputs_that_multiply_come_to_an_end() {
-    let mut inputs = "  inputs:\n    i0: {type: list, default: [a, a, a, a, a, a, a, a, a, a]}\n".to_owned();
+    let mut inputs =
+        vec!["  inputs:\n    i0: {type: list, default: [a, a, a, a, a, a, a, a, a, a]}\n".to_owned()];
     for level in 1..9 {
         let below = level - 1;
         let many = vec![format!("{{get_input: i{below}}}"); 10].join(", ");
-        inputs += &format!("    i{level}: {{type: list, default: [{many}]}}\n");
+        inputs.push(format!("    i{level}: {{type: list, default: [{many}]}}\n"));
     }
+    let inputs = inputs.concat();
     let vnfd = GOOD
         .replace("topology_template:\n", &format!("topology_template:\n{inputs}"))
         .replace("A machine", "{get_input: i8}");
