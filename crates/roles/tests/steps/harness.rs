@@ -212,7 +212,7 @@ impl Manager {
     pub async fn told(&self, plan: PlanId) -> String {
         let events = self.engine.journal().events(Some(plan), guywire_plan::Cursor(0), 10_000).await.unwrap();
         let spec = serde_json::to_string(&self.engine.journal().plan(plan).await.unwrap()).unwrap();
-        format!("{spec}\n{}", events.iter().map(|event| format!("{event:?}\n")).collect::<String>())
+        format!("{spec}\n{events:?}")
     }
 
     /// What the tasks of a plan said.
