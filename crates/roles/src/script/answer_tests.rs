@@ -119,6 +119,22 @@ fn too_much_and_what_is_not_there_is_refused() {
     assert!(read(warnings.as_bytes(), &input()).unwrap_err().starts_with("warnings: at most 100"));
 }
 
+#[test]
+fn the_documented_examples_are_what_we_write_and_read() {
+    let text = include_str!("../../../../docs/scripts.md");
+    let mut blocks = text.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let mut asked: Value = serde_json::from_str(blocks.next().unwrap()).unwrap();
+    let documented = asked.clone();
+    for ours in ["protocol", "package"] {
+        assert!(asked.as_object_mut().unwrap().remove(ours).is_some());
+    }
+    let input: ScriptInput = serde_json::from_value(asked).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&input.to_bytes()).unwrap(), documented);
+    let decision = read(blocks.next().unwrap().as_bytes(), &input).unwrap();
+    assert_eq!((decision.steps.len(), decision.warnings.len()), (3, 1));
+    assert!(blocks.next().is_none(), "an example without a test");
+}
+
 proptest! {
     #[test]
     fn no_answer_makes_us_panic(answer in prop::collection::vec(any::<u8>(), 0..200)) {

@@ -93,6 +93,33 @@ async fn a_script_survives_the_manager_and_runs_once() {
     };
     assert_eq!(outcome.state, PlanState::Succeeded, "{:?}", outcome.reason);
     assert_eq!(second.ask("m1", "wc -l < /run/survive.n").await, "1");
+    // What it said while nobody listened is heard all the same.
+    assert_eq!(second.words(id).await, "end\n");
+    let (_, view) = second.engine.load(id).await.unwrap();
+    assert_eq!(serde_json::from_value::<Went>(view.tasks[0].output.clone()).unwrap().output, "end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_that_a_power_cut_took_is_run_again_also_one_that_runs_once() {
+    let world = World::new();
+    let manager = Manager::of(&world).await;
+    let m1 = world.spec.machines[0].clone();
+    manager.change(&MachineChange { add: vec![m1.clone()], ..world.change() }).await;
+    // The first run waits for ever; the second finds that it is the second.
+    let script = "echo x >> /root/cut.n; [ $(wc -l < /root/cut.n) -ge 2 ] || { sync; touch /run/cut.begun; sleep 300; }";
+    let id = manager
+        .submit(&[step("cut", "m1", Action::Run(Run { once: true, timeout: 400, ..run(script) }))])
+        .await;
+    let engine = manager.engine.clone();
+    let running = tokio::spawn(async move { engine.run(id).await });
+    manager.until("m1", "test -e /run/cut.begun && echo yes", "yes").await;
+    // Beside the plan that holds the machine's lock, as a power cut comes: by another journal.
+    let other = Manager::of(&world).await;
+    other.change(&MachineChange { power: vec![(m1.name.clone(), Power::Cut)], ..world.change() }).await;
+    other.change(&MachineChange { power: vec![(m1.name.clone(), Power::On)], ..world.change() }).await;
+    let outcome = running.await.unwrap().unwrap().outcome;
+    assert_eq!(outcome.state, PlanState::Succeeded, "{:?}", outcome.reason);
+    assert_eq!(manager.ask("m1", "wc -l < /root/cut.n").await, "2");
 }
 
 #[tokio::test(flavor = "multi_thread")]
