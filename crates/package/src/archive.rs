@@ -130,7 +130,7 @@ impl Archive {
             Ok(text) => Ok(Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))),
             Err(error) => {
                 let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-                let line = 1 + good.iter().filter(|&&byte| byte == b'\n').count();
+                let line = good.split(|&byte| byte == b'\n').count();
                 let reason = "is not UTF-8 from here on; save the file as UTF-8";
                 Err(Rejection::at(path, u32::try_from(line).unwrap_or(u32::MAX), reason))
             }

@@ -41,8 +41,7 @@ impl Manifest {
             None => (text.as_str(), None),
         };
         let mut promises = Vec::new();
-        let mut source: Option<Line> = None;
-        let (mut algorithm, mut hash) = (None, None);
+        let mut listed = Listed::default();
         for (index, raw) in body.lines().enumerate() {
             let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
             // The metadata and the sets of non-MANO artifacts are read by others; here only files matter.
@@ -51,51 +50,50 @@ impl Manifest {
             let line = Line { key, value: value.trim().to_owned(), number };
             match line.key.as_str() {
                 "source" | "name" => {
-                    promises.extend(listed(
-                        archive,
-                        path,
-                        source.take(),
-                        algorithm.take(),
-                        hash.take(),
-                        notes,
-                    )?);
-                    source = Some(line);
+                    promises.extend(listed.promise(archive, path, notes)?);
+                    listed = Listed { source: Some(line), ..Listed::default() };
                 }
-                "algorithm" => algorithm = Some(line),
-                "hash" => hash = Some(line),
+                "algorithm" => listed.algorithm = Some(line),
+                "hash" => listed.hash = Some(line),
                 _ => {}
             }
         }
-        promises.extend(listed(archive, path, source, algorithm, hash, notes)?);
+        promises.extend(listed.promise(archive, path, notes)?);
         Ok(Self { path: path.to_owned(), promises, signed: body.as_bytes().to_vec(), signature })
     }
 }
 
 /// One listed file.
-fn listed(
-    archive: &Archive,
-    manifest: &str,
+#[derive(Debug, Default)]
+struct Listed {
     source: Option<Line>,
     algorithm: Option<Line>,
     hash: Option<Line>,
-    notes: &mut Notes,
-) -> Result<Option<Promise>, Rejection> {
-    let Some(source) = source else { return Ok(None) };
-    if source.value.contains("://") {
-        let shown = printable(&source.value);
-        notes.push(format!("{manifest}:{}: {shown} is outside the package, and not checked", source.number));
-        return Ok(None);
+}
+
+impl Listed {
+    fn promise(
+        &self,
+        archive: &Archive,
+        manifest: &str,
+        notes: &mut Notes,
+    ) -> Result<Option<Promise>, Rejection> {
+        let Some(source) = &self.source else { return Ok(None) };
+        if source.value.contains("://") {
+            let shown = printable(&source.value);
+            notes.push(format!(
+                "{manifest}:{}: {shown} is outside the package, and not checked",
+                source.number
+            ));
+            return Ok(None);
+        }
+        let exists = |path: &str| archive.size(path).is_some();
+        // Sources are given from the root of the package; some tools give them from the manifest.
+        let at_root = exists(&source.value).then(|| source.value.clone());
+        let Some(path) = at_root.or_else(|| locate(manifest, &source.value, exists)) else {
+            let reason = format!("{} is listed here, but is not in the package", printable(&source.value));
+            return Err(source.refuse(manifest, &reason));
+        };
+        promise(manifest, &path, self.algorithm.as_ref(), self.hash.as_ref())
     }
-    let exists = |path: &str| archive.size(path).is_some();
-    // Sources are given from the root of the package; some tools give them from the manifest.
-    let found = if exists(&source.value) {
-        Some(source.value.clone())
-    } else {
-        locate(manifest, &source.value, exists)
-    };
-    let Some(path) = found else {
-        let reason = format!("{} is listed here, but is not in the package", printable(&source.value));
-        return Err(source.refuse(manifest, &reason));
-    };
-    promise(manifest, &path, algorithm.as_ref(), hash.as_ref())
 }

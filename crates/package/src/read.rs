@@ -54,8 +54,8 @@ pub fn read(csar: &Path, policy: &Policy) -> Result<Package, Rejection> {
         if documents.files.contains(path) || special.contains(&Some(path.as_str())) {
             continue;
         }
-        let promised = promises.iter().find(|promise| promise.path == *path).map(|promise| promise.algorithm);
-        let algorithm = promised.unwrap_or(Algorithm::Sha256);
+        let declared = promises.iter().find(|promise| promise.path == *path).map(|promise| promise.algorithm);
+        let algorithm = declared.unwrap_or(Algorithm::Sha256);
         artifacts.push(Artifact {
             path: path.clone(),
             algorithm: algorithm.name().into(),
@@ -91,7 +91,7 @@ fn definitions(
     let mut documents = Documents::load(archive, entry, &policy.limits, notes)?;
     let types = Types::collect(&documents, notes)?;
     let mut has_flavour = false;
-    for document in &documents.documents {
+    for document in &documents.all {
         has_flavour |= sol001::is_flavour(document, &types)?;
     }
     if has_flavour || !sol001::selects_flavour(documents.entry()) {
@@ -184,13 +184,13 @@ fn verify(
     files: &BTreeSet<String>,
     promises: &[Promise],
 ) -> Result<BTreeMap<String, Hashes>, Rejection> {
-    let mut promised: BTreeMap<&str, Vec<&Promise>> = BTreeMap::new();
+    let mut by_path: BTreeMap<&str, Vec<&Promise>> = BTreeMap::new();
     for promise in promises {
-        promised.entry(&promise.path).or_default().push(promise);
+        by_path.entry(&promise.path).or_default().push(promise);
     }
     let mut all = BTreeMap::new();
     for path in files {
-        let promises = promised.remove(path.as_str()).unwrap_or_default();
+        let promises = by_path.remove(path.as_str()).unwrap_or_default();
         let mut wanted: BTreeSet<Algorithm> = promises.iter().map(|promise| promise.algorithm).collect();
         if wanted.is_empty() {
             wanted.insert(Algorithm::Sha256);

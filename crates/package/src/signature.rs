@@ -192,7 +192,20 @@ fn chain(
     let end = EndEntityCert::try_from(&end).map_err(|error| error.to_string())?;
     end.verify_for_usage(algorithms_for_chains(), &anchors, &between, now, SignsPackages, None, None)
         .map(|_| ())
-        .map_err(|error| error.to_string())
+        .map_err(|error| chain_fault(&error))
+}
+
+/// What a person can do something about, in words.
+fn chain_fault(error: &Error) -> String {
+    match error {
+        Error::UnknownIssuer | Error::InvalidSignatureForPublicKey => {
+            "its certificate leads to none that is trusted".into()
+        }
+        Error::CertExpired { .. } => "its certificate has expired".into(),
+        Error::CertNotValidYet { .. } => "its certificate is not valid yet".into(),
+        Error::RequiredEkuNotFoundContext(_) => "its certificate is not one for signing".into(),
+        other => other.to_string(),
+    }
 }
 
 /// Certificates for web servers do not sign packages, even if they come from the same authority.

@@ -53,7 +53,7 @@ pub fn selects_flavour(entry: &Document) -> bool {
     })
 }
 
-/// Reads the descriptor. `exists` tells which files the package has.
+/// Reads the descriptor. `files` are those that the package has.
 pub fn describe(
     documents: &Documents,
     types: &Types,
@@ -70,7 +70,7 @@ pub fn describe(
     let inputs = inputs(&top_topology)?;
 
     let mut flavours = Vec::new();
-    for document in &documents.documents {
+    for document in &documents.all {
         if is_flavour(document, types)? {
             flavours.extend(document.topology());
         }
@@ -82,7 +82,7 @@ pub fn describe(
     let mut read: Vec<Flavour> = Vec::new();
     let mut sources = Vec::new();
     for topology in &flavours {
-        let outer = top.vnf()?.map(|vnf| vnf.given.node.clone());
+        let outer = top.vnf()?.map(|vnf| &vnf.given.node);
         let topology = Topology::read(topology, types, outer, notes)?;
         let properties = Properties::gather(&top, &topology, types)?;
         let flavour = flavour(&top, &topology, &properties, types, &mut artifacts, notes)?;

@@ -219,11 +219,6 @@ impl Node {
         Self { file: Rc::clone(&self.file), line: self.line, weight: self.weight, kind: Rc::new(kind) }
     }
 
-    /// A rejection at this value.
-    pub fn refuse(&self, reason: impl Into<String>) -> Rejection {
-        Rejection::at(&*self.file, self.line, reason)
-    }
-
     /// Whether it is null, which TOSCA authors write for "nothing here".
     pub fn is_null(&self) -> bool {
         matches!(self.kind(), Kind::Scalar { text, plain: true } if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))

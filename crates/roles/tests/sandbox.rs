@@ -146,6 +146,13 @@ async fn shell_scripts_and_executables_run_and_others_are_refused() {
     let path = program.path().join("Scripts/a");
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(program.decide().await.unwrap(), Decision::default());
+    if rustix::process::geteuid().is_root() {
+        let closed = program.path().join("Scripts");
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+        let error = program.fails().await;
+        assert!(error.contains("Scripts has mode 0700, and in the sandbox another user reads it"), "{error}");
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+    }
     let mut missing = program.invocation();
     missing.file = "Scripts/b.py".into();
     let error = decide(&missing, &starter::starter()).await.unwrap_err().to_string();

@@ -339,20 +339,36 @@ fn hide(
     map.into_iter()
         .map(|(name, value)| {
             let inner = format!("{place}.{name}");
-            let value = match value {
-                Value::Object(map) => Value::Object(hide(map, id, &inner, hidden, kept)?),
-                Value::String(text) if hidden(&name) => Value::String(hide_one(text, id, &inner, kept)?),
-                Value::Null => Value::Null,
-                _ if hidden(&name) => {
-                    return Err(AppError::invalid(format!(
-                        "vim.{inner}: it is kept secret, so it has to be a string"
-                    )));
-                }
-                plain => plain,
-            };
+            let value = hide_value(value, &name, id, &inner, hidden, kept)?;
             Ok((name, value))
         })
         .collect()
+}
+
+fn hide_value(
+    value: Value,
+    name: &str,
+    id: VimId,
+    place: &str,
+    hidden: impl Fn(&str) -> bool + Copy,
+    kept: &mut Kept,
+) -> Result<Value, AppError> {
+    Ok(match value {
+        Value::Object(map) => Value::Object(hide(map, id, place, hidden, kept)?),
+        Value::Array(all) => {
+            let numbered = all.into_iter().enumerate();
+            let parts =
+                numbered.map(|(at, one)| hide_value(one, name, id, &format!("{place}.{at}"), hidden, kept));
+            Value::Array(parts.collect::<Result<_, _>>()?)
+        }
+        Value::String(text) if hidden(name) => Value::String(hide_one(text, id, place, kept)?),
+        Value::Number(_) | Value::Bool(_) if hidden(name) => {
+            return Err(AppError::invalid(format!(
+                "vim.{place}: it is kept secret, so it has to be a string"
+            )));
+        }
+        plain => plain,
+    })
 }
 
 fn hide_one(text: String, id: VimId, place: &str, kept: &mut Kept) -> Result<String, AppError> {

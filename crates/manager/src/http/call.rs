@@ -181,6 +181,11 @@ impl Call {
         format!("{}{path}", self.app.config.url.trim_end_matches('/'))
     }
 
+    /// Ends when the manager is about to stop: whoever streams without end should end then.
+    pub fn stopping(&self) -> tokio_util::sync::CancellationToken {
+        self.shared.stop.clone()
+    }
+
     fn check_media(&self) -> Result<(), AppError> {
         let allowed: &[&str] =
             if self.method == Method::PATCH { super::route::MERGE_PATCH } else { &[super::route::JSON] };

@@ -3,6 +3,7 @@
 mod credentials;
 mod db;
 mod error;
+mod health;
 mod instances;
 mod machines;
 mod operations;

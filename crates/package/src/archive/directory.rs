@@ -48,15 +48,15 @@ struct Record {
 }
 
 const END: u32 = 0x0605_4b50;
-const END_BYTES: u64 = 22;
+const END_BYTES: usize = 22;
 const END64: u32 = 0x0606_4b50;
-const END64_BYTES: u64 = 56;
+const END64_BYTES: usize = 56;
 const LOCATOR64: u32 = 0x0706_4b50;
-const LOCATOR64_BYTES: u64 = 20;
+const LOCATOR64_BYTES: usize = 20;
 const CENTRAL: u32 = 0x0201_4b50;
-const CENTRAL_BYTES: u64 = 46;
+const CENTRAL_BYTES: usize = 46;
 const LOCAL: u32 = 0x0403_4b50;
-const LOCAL_BYTES: u64 = 30;
+const LOCAL_BYTES: usize = 30;
 const ENCRYPTED: u16 = 1 | 1 << 6 | 1 << 13;
 
 /// Reads and checks the directory of an archive.
@@ -91,17 +91,16 @@ pub fn read(archive: &Window, limits: &Limits) -> Result<Vec<Entry>, Fault> {
 fn locate(archive: &Window) -> Result<Located, Fault> {
     let not_zip =
         || Fault::whole("is not a ZIP archive, or is cut short: the end of its directory is not there");
-    let longest = END_BYTES + u64::from(u16::MAX);
+    let longest = END_BYTES as u64 + u64::from(u16::MAX);
     let from = archive.len().saturating_sub(longest);
     let mut tail = Vec::new();
     let mut part = archive.part(from, archive.len() - from).ok_or_else(not_zip)?;
     part.read_to_end(&mut tail).map_err(|error| Fault::io(&error))?;
-    let end_len = usize::try_from(END_BYTES).unwrap_or(usize::MAX);
     // The last record whose comment reaches exactly to the end is the one; a comment may contain another.
-    let at = (0..=tail.len().checked_sub(end_len).ok_or_else(not_zip)?)
+    let at = (0..=tail.len().checked_sub(END_BYTES).ok_or_else(not_zip)?)
         .rev()
         .find(|&at| {
-            u32_at(&tail, at) == END && at + end_len + usize::from(u16_at(&tail, at + 20)) == tail.len()
+            u32_at(&tail, at) == END && at + END_BYTES + usize::from(u16_at(&tail, at + 20)) == tail.len()
         })
         .ok_or_else(not_zip)?;
     let end = &tail[at..];
@@ -132,13 +131,13 @@ fn locate(archive: &Window) -> Result<Located, Fault> {
 fn locate64(archive: &Window, end: u64) -> Result<(Located, u64), Fault> {
     let broken = |_| Fault::whole("its ZIP64 end record is not where it should be");
     let missing = || Fault::whole("it gives sizes of ZIP64 without a ZIP64 end record");
-    let locator_at = end.checked_sub(LOCATOR64_BYTES).ok_or_else(missing)?;
-    let locator: [u8; LOCATOR64_BYTES as usize] = archive.bytes(locator_at).map_err(broken)?;
+    let locator_at = end.checked_sub(LOCATOR64_BYTES as u64).ok_or_else(missing)?;
+    let locator: [u8; LOCATOR64_BYTES] = archive.bytes(locator_at).map_err(broken)?;
     if u32_at(&locator, 0) != LOCATOR64 {
         return Err(missing());
     }
     let at = u64_at(&locator, 8);
-    let record: [u8; END64_BYTES as usize] = archive.bytes(at).map_err(broken)?;
+    let record: [u8; END64_BYTES] = archive.bytes(at).map_err(broken)?;
     let length = u64_at(&record, 4).checked_add(12);
     if u32_at(&record, 0) != END64 || length.and_then(|length| at.checked_add(length)) != Some(locator_at) {
         return whole("its ZIP64 end record is damaged");
@@ -153,7 +152,7 @@ fn locate64(archive: &Window, end: u64) -> Result<(Located, u64), Fault> {
 
 /// One entry of the directory, with everything in it that needs no look at the file's data.
 fn record(directory: &mut impl Read, left: &mut u64, limits: &Limits) -> Result<Record, Fault> {
-    let mut fixed = [0; CENTRAL_BYTES as usize];
+    let mut fixed = [0; CENTRAL_BYTES];
     take(directory, left, &mut fixed)?;
     if u32_at(&fixed, 0) != CENTRAL {
         return whole("its directory is damaged: an entry does not begin with its signature");
@@ -255,11 +254,11 @@ fn place(archive: &Window, directory: u64, mut records: Vec<Record>) -> Result<V
         if *header < free_from {
             return Err(Fault::entry(&entry.name, "overlaps another entry: it is refused as a ZIP bomb"));
         }
-        let local: [u8; LOCAL_BYTES as usize] = archive.bytes(*header).map_err(|_| damaged())?;
+        let local: [u8; LOCAL_BYTES] = archive.bytes(*header).map_err(|_| damaged())?;
         let name_len = u64::from(u16_at(&local, 26));
         let mut name = Vec::new();
         archive
-            .part(*header + LOCAL_BYTES, name_len)
+            .part(*header + LOCAL_BYTES as u64, name_len)
             .ok_or_else(damaged)?
             .read_to_end(&mut name)
             .map_err(|error| Fault::io(&error))?;
@@ -269,7 +268,7 @@ fn place(archive: &Window, directory: u64, mut records: Vec<Record>) -> Result<V
         if name != *raw_name || u16_at(&local, 8) != *method || u16_at(&local, 6) & ENCRYPTED != 0 {
             return Err(Fault::entry(&entry.name, "its header says something else than the directory does"));
         }
-        entry.data = *header + LOCAL_BYTES + name_len + u64::from(u16_at(&local, 28));
+        entry.data = *header + LOCAL_BYTES as u64 + name_len + u64::from(u16_at(&local, 28));
         free_from = entry.data.checked_add(entry.packed).ok_or_else(damaged)?;
         if free_from > directory {
             return Err(Fault::entry(&entry.name, "reaches past the end of the archive's data"));

@@ -39,12 +39,12 @@ pub fn read(
     artifacts: &mut Artifacts<'_>,
     notes: &mut Notes,
 ) -> Result<BTreeMap<String, Implementation>, Rejection> {
-    let nodes: Vec<&Template> = [top.vnf()?, flavour.vnf()?].into_iter().flatten().collect();
+    let vnfs: Vec<&Template> = [top.vnf()?, flavour.vnf()?].into_iter().flatten().collect();
     let mut places: Vec<Item> = Vec::new();
-    if let Some(vnf) = nodes.first() {
+    if let Some(vnf) = vnfs.first() {
         places.extend(types.chain(&vnf.type_name).into_iter().rev().cloned());
     }
-    places.extend(nodes.iter().map(|vnf| vnf.item.clone()));
+    places.extend(vnfs.iter().map(|vnf| vnf.item.clone()));
 
     let mut declared = BTreeMap::new();
     for place in &places {

@@ -135,11 +135,11 @@ fn deltas(
     vdus: &[Vdu],
 ) -> Result<(), Rejection> {
     let properties = policy.item.need("properties", "an aspect and its deltas")?;
-    let named = properties.need("aspect", "the name of a scaling aspect")?;
-    let aspect_id = named.word()?;
+    let wanted = properties.need("aspect", "the name of a scaling aspect")?;
+    let aspect_id = wanted.word()?;
     let known: Vec<_> = aspects.iter().map(|aspect| printable(&aspect.id)).collect();
     let Some(aspect) = aspects.iter_mut().find(|aspect| aspect.id == aspect_id) else {
-        return Err(named.refuse(format!(
+        return Err(wanted.refuse(format!(
             "{} is no aspect; expected one of: {}",
             printable(&aspect_id),
             known.join(", ")

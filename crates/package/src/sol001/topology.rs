@@ -50,11 +50,11 @@ impl Topology {
     pub fn read(
         item: &Item,
         types: &Types,
-        outer: Option<Node>,
+        outer: Option<&Node>,
         notes: &mut Notes,
     ) -> Result<Self, Rejection> {
         let mut inputs = BTreeMap::new();
-        if let Some(Kind::Map(entries)) = outer.as_ref().map(Node::kind) {
+        if let Some(Kind::Map(entries)) = outer.map(Node::kind) {
             let given = entries.iter().filter(|(_, value)| super::is_given(value));
             inputs.extend(given.map(|(key, value)| (key.text.clone(), value.clone())));
         }

@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Documents {
     /// The parsed files, the entry first.
-    pub documents: Vec<Document>,
+    pub all: Vec<Document>,
     /// The paths of all files in the package that make up the template, ETSI's own type files included.
     pub files: Vec<String>,
     /// The values in all of them.
@@ -44,10 +44,10 @@ impl Documents {
         limits: &Limits,
         notes: &mut Notes,
     ) -> Result<Self, Rejection> {
-        let mut all = Self { documents: Vec::new(), files: Vec::new(), weight: 0 };
+        let mut documents = Self { all: Vec::new(), files: Vec::new(), weight: 0 };
         let mut seen = BTreeSet::new();
-        all.add(archive, entry, limits, &mut seen, notes)?;
-        Ok(all)
+        documents.add(archive, entry, limits, &mut seen, notes)?;
+        Ok(documents)
     }
 
     /// Adds one more file and what it imports.
@@ -87,14 +87,14 @@ impl Documents {
                 }
             }
             waiting.extend(next.into_iter().rev());
-            self.documents.push(document);
+            self.all.push(document);
         }
         Ok(())
     }
 
     /// The file that everything starts from.
     pub fn entry(&self) -> &Document {
-        &self.documents[0]
+        &self.all[0]
     }
 }
 

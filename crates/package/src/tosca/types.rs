@@ -41,7 +41,7 @@ impl Types {
     /// Gathers the node types of all files.
     pub fn collect(documents: &Documents, notes: &mut Notes) -> Result<Self, Rejection> {
         let mut types = Self::default();
-        for document in &documents.documents {
+        for document in &documents.all {
             let Some(node_types) = document.root.field("node_types") else { continue };
             for (name, item) in node_types.entries()? {
                 let item = item.relabelled(printable(name));

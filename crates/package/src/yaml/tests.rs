@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn complaint(text: &str) -> String {
@@ -45,15 +47,47 @@ fn what_is_refused_says_where() {
 
 #[test]
 fn alias_bombs_are_weighed_not_built() {
-    let mut text = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
-    for level in 1..30 {
-        let below = level - 1;
-        text +=
-            &format!("a{level}: &a{level} [*a{below},*a{below},*a{below},*a{below},*a{below},*a{below}]\n");
-    }
+    let levels = (1..30).map(|level| {
+        let below = vec![format!("*a{}", level - 1); 6].join(",");
+        format!("a{level}: &a{level} [{below}]")
+    });
+    let first = "a0: &a0 [x,x,x,x,x,x,x,x,x]".to_owned();
+    let text = std::iter::once(first).chain(levels).collect::<Vec<_>>().join("\n");
     assert!(
         complaint(&text).contains("holds more than 1000 values, aliases followed"),
         "{}",
         complaint(&text)
     );
+}
+
+/// Values as JSON writes them, which YAML reads too.
+fn json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "[ -~]{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 40, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            prop::collection::btree_map("[a-z]{1,6}", inner, 0..5)
+                .prop_map(|entries| Value::Object(entries.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn json_is_yaml(value in json()) {
+        let node = parse("f.yaml", &value.to_string(), &Limits::default()).expect("JSON is YAML");
+        prop_assert_eq!(node.json(), value);
+    }
+
+    #[test]
+    fn any_text_is_parsed_or_refused(text in "[-a-c:?,\\[\\]{}&*!|>'\"%@` \\n\\t#~<=0-9.]{0,80}") {
+        if let Err(rejection) = parse("f.yaml", &text, &Limits::default()) {
+            prop_assert!(!rejection.reason.is_empty());
+        }
+    }
 }

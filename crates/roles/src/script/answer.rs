@@ -324,3 +324,7 @@ fn a_minute() -> u64 {
 fn a_second() -> u64 {
     1
 }
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;

@@ -234,13 +234,10 @@ fn interpreter(package: &Path, file: &str) -> Result<Vec<String>, String> {
         Ok((about, count))
     });
     let (about, count) = about?;
-    let mode = about.permissions().mode();
-    if rustix::process::geteuid().is_root() && mode & 0o004 == 0 {
-        return Err(format!(
-            "its mode {:04o} lets nobody but its owner read it, and in the sandbox it is read by another user; extract packages with files of 0644",
-            mode & 0o7777
-        ));
+    if rustix::process::geteuid().is_root() {
+        check_readable(package, file)?;
     }
+    let mode = about.permissions().mode();
     let inside = format!("{PACKAGE}/{file}");
     let extension = Path::new(file).extension().and_then(|extension| extension.to_str());
     match extension {
@@ -253,6 +250,25 @@ fn interpreter(package: &Path, file: &str) -> Result<Vec<String>, String> {
         _ if count == 2 && &head == b"#!" && mode & 0o111 != 0 => Ok(vec![inside]),
         _ => Err("it is of no kind that can be run; name it .py for python3 or .sh for /bin/sh, or make it executable and begin it with #!".to_owned()),
     }
+}
+
+/// Whether somebody else than the owner can read the script and enter the directories on the way.
+fn check_readable(package: &Path, file: &str) -> Result<(), String> {
+    let way = Path::new(file).ancestors().map(|part| package.join(part));
+    for path in way {
+        let about =
+            path.metadata().map_err(|error| format!("{} cannot be looked at: {error}", path.display()))?;
+        let (needed, wanted) = if about.is_dir() { (0o005, "0755") } else { (0o004, "0644") };
+        let mode = about.permissions().mode() & 0o7777;
+        if mode & needed != needed {
+            let name = path.strip_prefix(package).unwrap_or(&path).display().to_string();
+            let name = if name.is_empty() { "the package's directory" } else { &name };
+            return Err(format!(
+                "{name} has mode {mode:04o}, and in the sandbox another user reads it; packages are extracted with {wanted} (is the umask 0022?)"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Reads to the end; more than `most` bytes is an error of kind `FileTooLarge`.

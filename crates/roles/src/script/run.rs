@@ -70,6 +70,10 @@ impl Scripts {
         let state = self.units.status(&door, context.key()).await.map_err(|error| of_remote(&error, true))?.1;
         let failed = match state {
             UnitState::Running { .. } => return Ok(Probe::Running),
+            // Ended while nobody looked: joining it gives its result, as if we had been there.
+            UnitState::Ended { attempt, code: 0 } if attempt == context.attempt() => {
+                return Ok(Probe::Running);
+            }
             UnitState::Ended { code: 0, .. } => return Ok(Probe::Satisfied(Went::default())),
             UnitState::Ended { code, .. } => Some(code),
             UnitState::None | UnitState::Lost { .. } => None,

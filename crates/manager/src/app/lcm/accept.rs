@@ -164,22 +164,40 @@ pub async fn accept(
     request: &Request,
     automatic: bool,
 ) -> Result<Accepted, AppError> {
-    let now = Timestamp::now();
     let id = OperationId::new();
     let mut params = request.params();
     let hidden = hide(app, instance, id, &mut params).await?;
-    let modify = request.operation() == OperationType::ModifyInfo;
-    let operation = Operation {
+    let operation = Operation { automatic, params, ..fresh(id, instance.id, request.operation()) };
+    let notice =
+        Notice::Operation { operation: Box::new(operation.clone()), instance: Box::new(instance.clone()) };
+    let accepted = app.store.accept_operation(&operation, instance, &[notice]).await;
+    if let Err(error) = accepted {
+        forget(app, hidden).await?;
+        return Err(match error.kind {
+            StoreErrorKind::Taken | StoreErrorKind::Stale => {
+                AppError::conflict("another operation on this instance was faster; wait until it has ended")
+            }
+            _ => error.into(),
+        });
+    }
+    Ok(Accepted { operation: id })
+}
+
+/// An operation that has just been asked for.
+pub(super) fn fresh(id: OperationId, instance: InstanceId, operation: OperationType) -> Operation {
+    let now = Timestamp::now();
+    let modify = operation == OperationType::ModifyInfo;
+    Operation {
         id,
         rev: 1,
-        instance: instance.id,
-        operation: request.operation(),
+        instance,
+        operation,
         // Nobody is asked about attributes.
         state: if modify { OperationState::Processing } else { OperationState::Starting },
         entered: now,
         started: now,
-        automatic,
-        params,
+        automatic: false,
+        params: serde_json::Map::new(),
         grant: None,
         cancel: None,
         error: None,
@@ -194,20 +212,7 @@ pub async fn accept(
         plan: None,
         plans: Vec::new(),
         target: None,
-    };
-    let notice =
-        Notice::Operation { operation: Box::new(operation.clone()), instance: Box::new(instance.clone()) };
-    let accepted = app.store.accept_operation(&operation, instance, &[notice]).await;
-    if let Err(error) = accepted {
-        forget(app, hidden).await?;
-        return Err(match error.kind {
-            StoreErrorKind::Taken | StoreErrorKind::Stale => {
-                AppError::conflict("another operation on this instance was faster; wait until it has ended")
-            }
-            _ => error.into(),
-        });
     }
-    Ok(Accepted { operation: id })
 }
 
 /// The instance of that id.
