@@ -1,7 +1,13 @@
 //! What the manager does, whoever asks: operations, packages, subscriptions, alarms.
 
 pub mod access;
+pub mod affected;
+pub mod alarms;
+pub mod callback;
+pub mod deliver;
+pub mod grant;
 pub mod notices;
+pub mod subscriptions;
 pub mod works;
 
 use std::{path::PathBuf, sync::Arc};
@@ -22,6 +28,8 @@ pub struct App {
     pub works: Arc<dyn works::Works>,
     /// The encrypted store of secrets.
     pub secrets: Arc<Secrets>,
+    /// Calls others.
+    pub callbacks: callback::Callbacks,
     /// How the manager is set up.
     pub config: Arc<Config>,
 }
@@ -35,6 +43,8 @@ pub struct Config {
     pub url: String,
     /// The NFVO that grants operations; without one they are granted locally.
     pub nfvo: Option<Nfvo>,
+    /// How others are called.
+    pub outbound: callback::Outbound,
 }
 
 /// An NFVO that grants operations.

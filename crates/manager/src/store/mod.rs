@@ -1,5 +1,6 @@
 //! What is kept: one transaction a change, its notifications in the same one.
 
+mod alarms;
 mod db;
 mod error;
 mod instances;
@@ -7,14 +8,17 @@ mod machines;
 mod operations;
 mod outbox;
 mod packages;
+mod subscriptions;
 
 use std::path::Path;
 
+pub use alarms::Raised;
 pub use db::{Arg, Db, Row, Tx, Writer};
 pub use error::{StoreError, StoreErrorKind};
 pub use instances::{InstanceColumn, InstanceQuery};
 pub use machines::Claimed;
 pub use operations::{OperationQuery, Step};
+pub use outbox::{Delivery, Due, Failed, Waiting};
 
 /// The manager's database.
 pub struct Store {
