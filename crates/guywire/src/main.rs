@@ -1,15 +1,23 @@
 //! The one binary: it parses, builds a typed configuration, runs, and turns the result into an exit code.
 
+mod alarm;
 mod cli;
+mod client;
 mod hosts;
 mod installation;
 mod lab;
+mod login;
+mod op;
 mod output;
+mod package;
 mod plans;
 mod progress;
 mod reference;
 mod secrets;
 mod show;
+mod subscription;
+mod vim;
+mod vnf;
 
 use std::process::ExitCode;
 
