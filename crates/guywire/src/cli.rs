@@ -77,6 +77,9 @@ pub enum Command {
     /// Secrets, which everything else refers to by name
     #[command(subcommand)]
     Secret(SecretCommand),
+    /// The VNF manager
+    #[command(subcommand)]
+    Manager(manager::ManagerCommand),
     /// Packages: what a manager can make instances of
     Package {
         #[command(flatten)]
@@ -328,6 +331,7 @@ pub async fn dispatch(arguments: Cli) -> anyhow::Result<ExitCode> {
         Command::Hosts(command) => hosts::run(command, &Installation::new(&global)?, global.output).await,
         Command::Plan(command) => plans::run(command, &Installation::new(&global)?, global.output).await,
         Command::Secret(command) => secrets::run(command, &Installation::new(&global)?, global.output),
+        Command::Manager(command) => crate::manager::run(command, &Installation::new(&global)?).await,
         Command::Package { target, command } => packages::run(command, &target, &global).await,
         Command::Vnf { target, command } => {
             vnfs::run(command, &Client::find(&target, &global)?, global.output).await
