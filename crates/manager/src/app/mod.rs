@@ -2,11 +2,15 @@
 
 pub mod access;
 pub mod affected;
+pub mod alarms;
+pub mod callback;
+pub mod deliver;
 pub mod grant;
 pub mod hiding;
 pub mod lcm;
 pub mod notices;
 pub mod requests;
+pub mod subscriptions;
 pub mod vims;
 pub mod works;
 
@@ -28,6 +32,8 @@ pub struct App {
     pub works: Arc<dyn works::Works>,
     /// The encrypted store of secrets.
     pub secrets: Arc<Secrets>,
+    /// Calls others.
+    pub callbacks: callback::Callbacks,
     /// How the manager is set up.
     pub config: Arc<Config>,
 }
@@ -41,6 +47,10 @@ pub struct Config {
     pub url: String,
     /// The NFVO that grants operations; without one they are granted locally.
     pub nfvo: Option<Nfvo>,
+    /// How others are called.
+    pub outbound: callback::Outbound,
+    /// How packages are judged.
+    pub packages: guywire_package::Policy,
 }
 
 /// An NFVO that grants operations.

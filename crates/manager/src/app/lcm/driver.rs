@@ -291,9 +291,14 @@ async fn work(app: &App, operation: &Operation, instance: &Instance) -> Result<W
             if app.config.nfvo.is_none() {
                 return Ok(Work::default());
             }
-            let request = grant::grant_request(operation, instance, target, &app.config.url);
+            let later = |error: StoreError| WorksError { reason: error.message, retry: true };
+            let package = app.store.package(instance.package).await.map_err(later)?;
+            let vnfd = package.and_then(|package| package.vnfd);
+            let flavour = vnfd.as_ref().and_then(|vnfd| vnfd.flavour(&target.flavour));
+            let request = grant::grant_request(operation, instance, target, flavour, &app.config.url);
             let title = format!("grant for {} {}", operation.operation.as_str(), operation.instance);
-            let plan = grant::plan(stages::subject(operation), title, operation.id, request);
+            let plan = grant::plan(&stages::subject(operation), &title, operation.id, request)
+                .map_err(|error| WorksError { reason: error.to_string(), retry: false })?;
             Ok(Work { plan: Some(plan), warnings: Vec::new() })
         }
         Stage::Start | Stage::End => stages::point(app, operation, instance, target).await,
@@ -362,7 +367,7 @@ async fn after_plan(
         PlanState::Succeeded => {
             if operation.stage == Stage::Grant {
                 let (_, view) = app.engine.load(plan).await?;
-                operation.grant = grant::granted(&view);
+                operation.grant = granted(&view);
             }
             next_stage(app, operation, instance).await?;
             Ok(Next::Again)
@@ -386,6 +391,12 @@ async fn after_plan(
             Ok(Next::Again)
         }
     }
+}
+
+/// The id of the grant that the plan's one task has answered.
+fn granted(view: &PlanView) -> Option<String> {
+    let grant = view.tasks.first()?;
+    grant.output.get("id").and_then(serde_json::Value::as_str).map(ToOwned::to_owned)
 }
 
 /// How often a plan was told to go on.
