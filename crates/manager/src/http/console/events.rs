@@ -83,7 +83,9 @@ pub async fn of_everything(call: Call) -> Answer {
             let message = match before {
                 // The first look is what later ones are compared with.
                 None => Some(message("hello", None, &json!({}))),
-                Some(ref known) if *known != now => Some(message("changed", None, &json!({"types": differing(known, &now)}))),
+                Some(ref known) if *known != now => {
+                    Some(message("changed", None, &json!({"types": differing(known, &now)})))
+                }
                 Some(_) if loud.elapsed() > HEARTBEAT => Some(Bytes::from_static(b": here\n\n")),
                 Some(_) => None,
             };
@@ -117,7 +119,10 @@ async fn fingerprint(app: &App) -> Result<BTreeMap<&'static str, String>, AppErr
         ),
         ("packages", "SELECT coalesce(sum(rev), 0) || '/' || count(*) FROM package"),
         ("alarms", "SELECT coalesce(sum(rev), 0) || '/' || count(*) FROM alarm"),
-        ("subscriptions", "SELECT coalesce(sum(delivered + failures), 0) || '/' || count(*) FROM subscription"),
+        (
+            "subscriptions",
+            "SELECT coalesce(sum(delivered + failures), 0) || '/' || count(*) FROM subscription",
+        ),
     ] {
         let rows = app.store.db().read(query, &[]).await?;
         let text = rows.first().map(|row| row.text(0)).transpose()?.unwrap_or_default();
@@ -126,7 +131,10 @@ async fn fingerprint(app: &App) -> Result<BTreeMap<&'static str, String>, AppErr
     Ok(all)
 }
 
-fn differing(before: &BTreeMap<&'static str, String>, now: &BTreeMap<&'static str, String>) -> Vec<&'static str> {
+fn differing(
+    before: &BTreeMap<&'static str, String>,
+    now: &BTreeMap<&'static str, String>,
+) -> Vec<&'static str> {
     now.iter().filter(|(name, text)| before.get(*name) != Some(text)).map(|(name, _)| *name).collect()
 }
 
@@ -274,11 +282,16 @@ fn last_event(call: &Call) -> Result<Cursor, AppError> {
     let Some(value) = call.headers.get("last-event-id") else { return Ok(Cursor::default()) };
     let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
     number.map(Cursor).ok_or_else(|| {
-        AppError::invalid("Last-Event-ID is no number that this manager sent; leave it out to hear everything")
+        AppError::invalid(
+            "Last-Event-ID is no number that this manager sent; leave it out to hear everything",
+        )
     })
 }
 
 fn unreadable(error: guywire_plan::JournalError) -> AppError {
-    AppError::new(crate::domain::ErrorKind::Internal, "the journal cannot be read; the manager's log says more")
-        .because(error)
+    AppError::new(
+        crate::domain::ErrorKind::Internal,
+        "the journal cannot be read; the manager's log says more",
+    )
+    .because(error)
 }
