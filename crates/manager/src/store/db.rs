@@ -10,10 +10,7 @@ use sqlx::{
     migrate::Migrator,
     pool::PoolConnection,
     postgres::{PgPoolOptions, PgRow, Postgres},
-    sqlite::{
-        SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow,
-        SqliteSynchronous,
-    },
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous},
 };
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -90,7 +87,6 @@ impl Db {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
-            .auto_vacuum(SqliteAutoVacuum::Incremental)
             .busy_timeout(BUSY)
             .foreign_keys(true)
             .statement_cache_capacity(128);
