@@ -168,7 +168,7 @@ fn signer(
     }
     let reason = format!("signed by {subject}, who cannot be judged: no trusted certificates are configured");
     if policy.signature == Signature::Required {
-        return Err(Rejection { file, line, reason });
+        return Err(Rejection { file, line, reason, ours: false });
     }
     notes.push(format!("{file}: {reason}; the package counts as unsigned"));
     Ok(None)
@@ -227,7 +227,7 @@ fn hash(reader: &mut impl Read, algorithms: &BTreeSet<Algorithm>) -> io::Result<
 
 /// The hash and size of the upload as it came.
 fn whole(csar: &Path) -> Result<(String, u64), Rejection> {
-    let cannot = |error: io::Error| Rejection::file(file_name(csar), format!("cannot be read: {error}"));
+    let cannot = |error: io::Error| Rejection::io(file_name(csar), "cannot be read", &error);
     let mut file = File::open(csar).map_err(cannot)?;
     let size = file.metadata().map_err(cannot)?.len();
     let mut hashes = hash(&mut file, &BTreeSet::from([Algorithm::Sha256])).map_err(cannot)?;
