@@ -18,6 +18,7 @@ use guywire_plan::{
     Engine, Handlers, Journal, Options, Plan, Planner, TaskError,
     journal::{PostgresJournal, SqliteJournal},
 };
+use guywire_roles::script::{self, Scripts};
 use guywire_secrets::Store;
 use serde_json::Value;
 
@@ -34,10 +35,7 @@ pub struct Installation {
 impl Installation {
     /// Finds or makes the data directory.
     pub fn new(global: &Global) -> anyhow::Result<Self> {
-        let data = match &global.data {
-            Some(data) => data.clone(),
-            None => default_data()?,
-        };
+        let data = data_directory(global)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&data).with_context(|| {
             format!("data directory {}: cannot be made; choose another with --data", data.display())
         })?;
@@ -78,12 +76,24 @@ impl Installation {
         })
     }
 
-    /// An engine with all handlers that this program has.
+    /// The database that is shared with others, if one is.
+    pub fn database(&self) -> Option<&str> {
+        self.database.as_deref()
+    }
+
+    /// An engine with all handlers that need nothing but this installation.
     pub async fn engine(&self) -> anyhow::Result<Engine> {
+        self.engine_with(&self.pool(), Handlers::new()).await
+    }
+
+    /// The same with further handlers.
+    pub async fn engine_with(&self, pool: &Pool, handlers: Handlers) -> anyhow::Result<Engine> {
         let infras = Arc::new(self.clone());
-        let machines = Machines { infras: infras.clone(), pool: self.pool() };
-        let handlers =
-            provision::handlers(Handlers::new(), &machines).with_planner("lab.up", UpPlanner(infras));
+        let machines = Machines { infras: infras.clone(), pool: pool.clone() };
+        let data = self.data.clone();
+        let secrets: SecretSource = Arc::new(move |reference| Store::open(&data)?.get(reference));
+        let handlers = provision::handlers(handlers, &machines).with_planner("lab.up", UpPlanner(infras));
+        let handlers = script::handlers(handlers, &Scripts::new(machines, secrets));
         Ok(Engine::new(self.journal().await?, handlers, Options::default()))
     }
 
@@ -139,6 +149,11 @@ impl Planner for UpPlanner {
             self.0.open(&infra).map_err(TaskError::fatal)?.observe().await.map_err(TaskError::fatal)?;
         provision::plan_up(&infra, &lab, &observed).map_err(TaskError::fatal)
     }
+}
+
+/// The data directory, there or not.
+pub fn data_directory(global: &Global) -> anyhow::Result<PathBuf> {
+    global.data.clone().map_or_else(default_data, Ok)
 }
 
 fn default_data() -> anyhow::Result<PathBuf> {

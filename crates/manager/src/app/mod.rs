@@ -1,7 +1,16 @@
 //! What the manager does, whoever asks: operations, packages, subscriptions, alarms.
 
 pub mod access;
+pub mod affected;
+pub mod alarms;
+pub mod callback;
+pub mod deliver;
+pub mod grant;
+pub mod hiding;
+pub mod lcm;
 pub mod notices;
+pub mod requests;
+pub mod subscriptions;
 pub mod vims;
 pub mod works;
 
@@ -23,6 +32,8 @@ pub struct App {
     pub works: Arc<dyn works::Works>,
     /// The encrypted store of secrets.
     pub secrets: Arc<Secrets>,
+    /// Calls others.
+    pub callbacks: callback::Callbacks,
     /// How the manager is set up.
     pub config: Arc<Config>,
 }
@@ -36,6 +47,10 @@ pub struct Config {
     pub url: String,
     /// The NFVO that grants operations; without one they are granted locally.
     pub nfvo: Option<Nfvo>,
+    /// How others are called.
+    pub outbound: callback::Outbound,
+    /// How packages are judged.
+    pub packages: guywire_package::Policy,
 }
 
 /// An NFVO that grants operations.

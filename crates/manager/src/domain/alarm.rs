@@ -19,6 +19,9 @@ pub struct Alarm {
     pub key: String,
     /// The component's name, if it is one component's trouble.
     pub vnfc: Option<String>,
+    /// The resource at fault, if it is one: the caller's name of its VIM, and its id there.
+    #[serde(default)]
+    pub resource: Option<(String, uuid::Uuid)>,
     /// When it was raised.
     pub raised: Timestamp,
     /// When it changed last.
@@ -27,6 +30,9 @@ pub struct Alarm {
     pub cleared: Option<Timestamp>,
     /// Whether somebody has seen it.
     pub ack: AckState,
+    /// When somebody said so.
+    #[serde(default)]
+    pub acknowledged: Option<Timestamp>,
     /// How bad it is.
     pub severity: Severity,
     /// When the trouble was seen.
@@ -81,4 +87,18 @@ pub enum EventType {
     QosAlarm,
     /// A machine.
     EquipmentAlarm,
+}
+
+impl Severity {
+    /// The word of SOL003.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Critical => "CRITICAL",
+            Self::Major => "MAJOR",
+            Self::Minor => "MINOR",
+            Self::Warning => "WARNING",
+            Self::Indeterminate => "INDETERMINATE",
+            Self::Cleared => "CLEARED",
+        }
+    }
 }

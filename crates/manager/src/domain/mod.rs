@@ -18,5 +18,7 @@ pub use operation::{
 };
 pub use package::{OnboardingState, OperationalState, PackageRecord, UsageState};
 pub use problem::{AppError, ErrorKind, Problem};
-pub use subscription::{Api, CallbackAuth, Filter, InstanceFilter, Notice, Subscription, Verbosity};
+pub use subscription::{
+    Api, CallbackAuth, FaultFilter, Filter, InstanceFilter, Notice, PackageFilter, Subscription, Verbosity,
+};
 pub use vim::{Vim, VimConnection, VimType};

@@ -5,7 +5,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{InstanceId, OperationState, OperationType, SubscriptionId};
+use super::{
+    EventType, InstanceId, OperationState, OperationType, OperationalState, Severity, SubscriptionId,
+    UsageState,
+};
 
 /// Somebody who wants to hear.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,8 +63,14 @@ pub struct Filter {
     pub operation_types: Vec<OperationType>,
     /// States, likewise.
     pub operation_states: Vec<OperationState>,
-    /// Instances.
+    /// Instances, or packages.
     pub instances: InstanceFilter,
+    /// What only packages have.
+    #[serde(default)]
+    pub packages: PackageFilter,
+    /// What only alarms have.
+    #[serde(default)]
+    pub faults: FaultFilter,
     /// The filter as it was given, to be shown again.
     pub given: Option<Value>,
 }
@@ -77,6 +86,30 @@ pub struct InstanceFilter {
     pub ids: Vec<String>,
     /// Instances by name.
     pub names: Vec<String>,
+}
+
+/// Which packages, by what only packages have.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PackageFilter {
+    /// Whether they may be instantiated.
+    pub operational: Vec<OperationalState>,
+    /// Whether instances follow them.
+    pub usage: Vec<UsageState>,
+    /// Managers that they say they work with.
+    pub vnfm_info: Vec<String>,
+}
+
+/// Which alarms.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FaultFilter {
+    /// Kinds of resources at fault: `COMPUTE`, `STORAGE`, `NETWORK`.
+    pub resource_types: Vec<String>,
+    /// How bad they are.
+    pub severities: Vec<Severity>,
+    /// Kinds of trouble.
+    pub event_types: Vec<EventType>,
+    /// Probable causes, word for word.
+    pub causes: Vec<String>,
 }
 
 /// How we prove to a callback who we are. Secrets are references.
@@ -135,6 +168,41 @@ pub enum Notice {
         /// Whether it is over.
         cleared: bool,
     },
+}
+
+impl Api {
+    /// Where the interface begins.
+    pub fn root(self) -> &'static str {
+        match self {
+            Self::LcmV1 => "/vnflcm/v1",
+            Self::LcmV2 => "/vnflcm/v2",
+            Self::Pkgm => "/vnfpkgm/v1",
+            Self::Fm => "/vnffm/v1",
+        }
+    }
+
+    /// The word under which the database keeps it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::LcmV1 => "lcm-v1",
+            Self::LcmV2 => "lcm-v2",
+            Self::Pkgm => "pkgm",
+            Self::Fm => "fm",
+        }
+    }
+
+    /// The kinds of notifications that it has.
+    pub fn notification_types(self) -> &'static [&'static str] {
+        match self {
+            Self::LcmV1 | Self::LcmV2 => &[
+                "VnfLcmOperationOccurrenceNotification",
+                "VnfIdentifierCreationNotification",
+                "VnfIdentifierDeletionNotification",
+            ],
+            Self::Pkgm => &["VnfPackageOnboardingNotification", "VnfPackageChangeNotification"],
+            Self::Fm => &["AlarmNotification", "AlarmClearedNotification"],
+        }
+    }
 }
 
 impl Notice {

@@ -1,5 +1,6 @@
 //! What is kept: one transaction a change, its notifications in the same one.
 
+mod alarms;
 mod credentials;
 mod db;
 mod error;
@@ -9,16 +10,19 @@ mod machines;
 mod operations;
 mod outbox;
 mod packages;
+mod subscriptions;
 mod vims;
 
 use std::path::Path;
 
+pub use alarms::Raised;
 pub use credentials::Right;
-pub use db::{Arg, Db, Row, Tx, Writer};
+pub use db::{Arg, Db, Row, Tx, Writer, copy_sqlite};
 pub use error::{StoreError, StoreErrorKind};
 pub use instances::{InstanceColumn, InstanceQuery};
 pub use machines::Claimed;
 pub use operations::{OperationQuery, Step};
+pub use outbox::{Delivery, Due, Failed, Waiting};
 
 /// The manager's database.
 pub struct Store {
@@ -52,9 +56,9 @@ impl Store {
         self.db.read("SELECT 1", &[]).await.map(drop)
     }
 
-    /// Returns after the next change that this process makes.
-    pub async fn changed(&self) {
-        self.changed.notified().await;
+    /// Ends after the next change that this process makes, counted from this call on.
+    pub fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
     }
 
     /// Tells those who wait that something was committed.
