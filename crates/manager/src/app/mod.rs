@@ -7,6 +7,8 @@ pub mod callback;
 pub mod deliver;
 pub mod grant;
 pub mod notices;
+#[cfg(test)]
+pub(crate) mod samples;
 pub mod subscriptions;
 pub mod works;
 
