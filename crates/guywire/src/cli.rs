@@ -1,12 +1,28 @@
 //! The command line: what can be asked, and who answers.
 
+pub mod access;
+pub mod package;
+pub mod records;
+pub mod target;
+pub mod vnf;
+
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use guywire_model::{LabName, MachineName};
 use guywire_plan::PlanId;
 
-use crate::{hosts, installation::Installation, lab, plans, reference, secrets};
+use self::{
+    access::{ContextCommand, Login, TokenCommand},
+    package::PackageCommand,
+    records::{AlarmCommand, OpCommand, SubscriptionCommand, VimCommand},
+    target::Target,
+    vnf::VnfCommand,
+};
+use crate::{
+    alarm, client::Client, hosts, installation::Installation, lab, login, op, package as packages, plans,
+    reference, secrets, subscription, vim, vnf as vnfs,
+};
 
 /// Highly available Kubernetes for telecom sites: kill anything, at any moment, and nothing is lost and
 /// nothing happens twice.
@@ -61,6 +77,60 @@ pub enum Command {
     /// Secrets, which everything else refers to by name
     #[command(subcommand)]
     Secret(SecretCommand),
+    /// Packages: what a manager can make instances of
+    Package {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: PackageCommand,
+    },
+    /// VNF instances and their lives
+    Vnf {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: VnfCommand,
+    },
+    /// Operations: what is being done to instances, was done, and how it went
+    Op {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: OpCommand,
+    },
+    /// Places that make machines
+    Vim {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: VimCommand,
+    },
+    /// Who is told of changes, and how that goes
+    Subscription {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: SubscriptionCommand,
+    },
+    /// What a person should know
+    Alarm {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: AlarmCommand,
+    },
+    /// Who is let in to a manager
+    Token {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: TokenCommand,
+    },
+    /// Remember a manager and a token for it, which is read from standard input
+    Login(Login),
+    /// Managers that `guywire login` remembers
+    #[command(subcommand)]
+    Context(ContextCommand),
     /// Print a completion script for a shell
     Completion {
         /// The shell
@@ -74,6 +144,12 @@ pub enum Command {
     MachineInit {
         /// What to become
         spec: PathBuf,
+    },
+    /// Become the sandbox of a package's script
+    #[command(hide = true)]
+    Sandbox {
+        /// What to run in it
+        spec: std::ffi::OsString,
     },
 }
 
@@ -252,6 +328,29 @@ pub async fn dispatch(arguments: Cli) -> anyhow::Result<ExitCode> {
         Command::Hosts(command) => hosts::run(command, &Installation::new(&global)?, global.output).await,
         Command::Plan(command) => plans::run(command, &Installation::new(&global)?, global.output).await,
         Command::Secret(command) => secrets::run(command, &Installation::new(&global)?, global.output),
-        Command::MachineInit { .. } => unreachable!("handled before any thread was started"),
+        Command::Package { target, command } => packages::run(command, &target, &global).await,
+        Command::Vnf { target, command } => {
+            vnfs::run(command, &Client::find(&target, &global)?, global.output).await
+        }
+        Command::Op { target, command } => {
+            op::run(command, &Client::find(&target, &global)?, global.output).await
+        }
+        Command::Vim { target, command } => {
+            vim::run(command, &Client::find(&target, &global)?, global.output).await
+        }
+        Command::Subscription { target, command } => {
+            subscription::run(command, &Client::find(&target, &global)?, global.output).await
+        }
+        Command::Alarm { target, command } => {
+            alarm::run(command, &Client::find(&target, &global)?, global.output).await
+        }
+        Command::Token { target, command } => {
+            login::tokens(command, &Client::find(&target, &global)?, global.output).await
+        }
+        Command::Login(login) => login::login(&login).await,
+        Command::Context(command) => login::contexts(command, global.output),
+        Command::MachineInit { .. } | Command::Sandbox { .. } => {
+            unreachable!("handled before any thread was started")
+        }
     }
 }

@@ -36,7 +36,7 @@ pub fn open(installation: &Installation, file: &Path) -> Result<Arc<dyn Infra>, 
     Ok(Arc::new(Hosts::new(inventory, installation.pool(), Arc::new(secrets), installation.data(), name)))
 }
 
-fn read(file: &Path) -> anyhow::Result<Inventory> {
+pub fn read(file: &Path) -> anyhow::Result<Inventory> {
     let text = output::read_bounded(file, MAX_FILE)?;
     Ok(parse_inventory(&file.display().to_string(), &text)?)
 }
@@ -103,7 +103,7 @@ async fn change(
 }
 
 /// A host as a machine: what the lab would choose has no meaning for it.
-fn machine(host: &HostSpec) -> MachineSpec {
+pub fn machine(host: &HostSpec) -> MachineSpec {
     MachineSpec {
         name: host.name.clone(),
         site: SiteName::new("hosts").expect("a valid constant"),

@@ -34,10 +34,7 @@ pub struct Installation {
 impl Installation {
     /// Finds or makes the data directory.
     pub fn new(global: &Global) -> anyhow::Result<Self> {
-        let data = match &global.data {
-            Some(data) => data.clone(),
-            None => default_data()?,
-        };
+        let data = data_directory(global)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&data).with_context(|| {
             format!("data directory {}: cannot be made; choose another with --data", data.display())
         })?;
@@ -139,6 +136,11 @@ impl Planner for UpPlanner {
             self.0.open(&infra).map_err(TaskError::fatal)?.observe().await.map_err(TaskError::fatal)?;
         provision::plan_up(&infra, &lab, &observed).map_err(TaskError::fatal)
     }
+}
+
+/// The data directory, there or not.
+pub fn data_directory(global: &Global) -> anyhow::Result<PathBuf> {
+    global.data.clone().map_or_else(default_data, Ok)
 }
 
 fn default_data() -> anyhow::Result<PathBuf> {

@@ -1,15 +1,23 @@
 //! The one binary: it parses, builds a typed configuration, runs, and turns the result into an exit code.
 
+mod alarm;
 mod cli;
+mod client;
 mod hosts;
 mod installation;
 mod lab;
+mod login;
+mod op;
 mod output;
+mod package;
 mod plans;
 mod progress;
 mod reference;
 mod secrets;
 mod show;
+mod subscription;
+mod vim;
+mod vnf;
 
 use std::process::ExitCode;
 
@@ -21,12 +29,14 @@ fn main() -> ExitCode {
         // Help and version are answers, everything else is usage: clap's own exit code 2.
         Err(error) => error.exit(),
     };
-    // A machine's first process: it changes namespaces, so no thread may have been started.
-    if let cli::Command::MachineInit { spec } = &arguments.command {
-        return match guywire_machines::machine_init(spec) {
-            Ok(never) => match never {},
-            Err(error) => output::failure(&error.into()),
-        };
+    // A machine's first process, a sandbox's: they change namespaces, so no thread may have been started.
+    let error = match &arguments.command {
+        cli::Command::MachineInit { spec } => guywire_machines::machine_init(spec).err().map(Into::into),
+        cli::Command::Sandbox { spec } => guywire_roles::sandbox::sandbox(spec).err().map(Into::into),
+        _ => None,
+    };
+    if let Some(error) = error {
+        return output::failure(&error);
     }
     match run(arguments) {
         Ok(code) => code,

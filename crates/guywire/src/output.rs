@@ -24,7 +24,8 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    fn print(&self) {
+    /// Prints it.
+    pub fn print(&self) {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|row| row[column].chars().count());
             cells.chain([self.headings[column].len()]).max().unwrap_or(0)
@@ -49,6 +50,30 @@ pub fn list<T: Serialize>(output: Output, items: &[T], table: &Table, none: &str
         Output::Table => table.print(),
     }
     Ok(())
+}
+
+/// Prints one thing as JSON, or as lines of a name and a value; what has no value is left out.
+pub fn details(output: Output, item: &serde_json::Value, lines: &[(&str, String)]) -> anyhow::Result<()> {
+    if output == Output::Json {
+        println!("{}", serde_json::to_string_pretty(item)?);
+        return Ok(());
+    }
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
+        // Further lines of a value stand below its first one.
+        let value = value.replace('\n', &format!("\n{:width$}  ", ""));
+        println!("{name:width$}  {value}");
+    }
+    Ok(())
+}
+
+/// An attribute as people read it: text as it is, nothing for nothing, anything else as JSON.
+pub fn text(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Null => String::new(),
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// A text file that a person wrote, unless it is absurdly large.

@@ -8,4 +8,4 @@ pub mod remote;
 pub mod ssh;
 
 pub use infra::{Infra, InfraError, InfraErrorKind, Progress};
-pub use lab::{InitError, Lab, LabConfig, SecretSource, Swept, machine_init, sweep};
+pub use lab::{InitError, Lab, LabConfig, SecretSource, Swept, machine_init, process, sweep};

@@ -42,7 +42,7 @@ pub struct Limits {
     pub definitions: usize,
     /// How deep collections may nest in YAML.
     pub yaml_depth: usize,
-    /// Values in one YAML file with every alias followed.
+    /// Values in all definition files together, with every alias followed.
     pub yaml_nodes: u64,
 }
 
@@ -55,7 +55,7 @@ impl Default for Limits {
             ratio_from_bytes: 16 << 20,
             path_bytes: 512,
             text_bytes: 1 << 20,
-            definitions: 200,
+            definitions: 64,
             yaml_depth: 64,
             yaml_nodes: 200_000,
         }

@@ -315,18 +315,8 @@ impl Flavour {
     /// The machines of every VDU when the aspects stand at these levels. An aspect that is not named is at 0, one
     /// above its maximum counts as at its maximum, and an unknown one adds nothing.
     pub fn counts(&self, scale: &BTreeMap<String, u32>) -> BTreeMap<String, u32> {
-        let mut counts: BTreeMap<_, _> = self.vdus.iter().map(|vdu| (vdu.id.clone(), vdu.initial)).collect();
-        for aspect in &self.aspects {
-            let level = scale.get(&aspect.id).copied().unwrap_or(0);
-            for step in aspect.steps.iter().take(usize::try_from(level).unwrap_or(usize::MAX)) {
-                for (vdu, added) in step {
-                    if let Some(count) = counts.get_mut(vdu) {
-                        *count = count.saturating_add(*added);
-                    }
-                }
-            }
-        }
-        counts
+        let initial = self.vdus.iter().map(|vdu| (vdu.id.clone(), vdu.initial)).collect();
+        scaled(initial, &self.aspects, scale)
     }
 
     /// The VDU of that id.
@@ -355,4 +345,23 @@ impl Flavour {
         cps.sort_by_key(|cp| cp.order.unwrap_or(u32::MAX));
         cps
     }
+}
+
+/// Adds the steps of every aspect up to its level.
+pub(crate) fn scaled(
+    mut counts: BTreeMap<String, u32>,
+    aspects: &[Aspect],
+    scale: &BTreeMap<String, u32>,
+) -> BTreeMap<String, u32> {
+    for aspect in aspects {
+        let level = scale.get(&aspect.id).copied().unwrap_or(0);
+        for step in aspect.steps.iter().take(usize::try_from(level).unwrap_or(usize::MAX)) {
+            for (vdu, added) in step {
+                if let Some(count) = counts.get_mut(vdu) {
+                    *count = count.saturating_add(*added);
+                }
+            }
+        }
+    }
+    counts
 }

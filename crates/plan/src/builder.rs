@@ -125,6 +125,7 @@ impl PlanBuilder {
             kind,
             title,
             subject: None,
+            once: None,
             request: Value::Null,
             phases: Vec::new(),
             tasks: Vec::new(),
@@ -133,6 +134,13 @@ impl PlanBuilder {
             on_failure: OnFailure::Stop,
         };
         Self { plan }
+    }
+
+    /// A key under which a journal accepts one plan, ever.
+    #[must_use]
+    pub fn once(mut self, key: impl Into<String>) -> Self {
+        self.plan.once = Some(key.into());
+        self
     }
 
     /// What the plan is about; a journal holds one unfinished plan for each subject.

@@ -172,6 +172,11 @@ impl Engine {
         Ok(self.journal.request_resume(plan).await?)
     }
 
+    /// Gives up a failed or cancelled plan, so that others can have its locks.
+    pub async fn abandon(&self, plan: PlanId, reason: &str) -> Result<(), EngineError> {
+        Ok(self.journal.abandon(plan, reason).await?)
+    }
+
     /// A plan and its state now.
     pub async fn load(&self, plan: PlanId) -> Result<(Plan, PlanView), EngineError> {
         Ok(load(&*self.journal, plan).await?)

@@ -60,6 +60,11 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
+    /// A plan that had stopped is given up; its locks were given back.
+    PlanAbandoned {
+        /// Why.
+        reason: String,
+    },
     /// A task is about to act.
     TaskStarted {
         /// The task.

@@ -19,6 +19,9 @@ pub struct Plan {
     pub title: String,
     /// What it is about, such as `lab/demo`: a journal holds at most one unfinished plan for each.
     pub subject: Option<String>,
+    /// A key under which a journal accepts one plan, ever: whoever comes second gets the first one's number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub once: Option<String>,
     /// What the planner was asked for, so that it can be asked again.
     pub request: Value,
     /// Phases in the order in which they are shown.

@@ -28,6 +28,8 @@ pub enum PlanState {
     Undone,
     /// A newer plan stands in its place.
     Superseded,
+    /// It had stopped and was given up: it holds no lock and cannot be resumed.
+    Abandoned,
 }
 
 /// Where a task stands.
@@ -151,6 +153,7 @@ impl PlanState {
             Self::Cancelled => "cancelled",
             Self::Undone => "undone",
             Self::Superseded => "superseded",
+            Self::Abandoned => "abandoned",
         }
     }
 }
@@ -261,6 +264,11 @@ impl PlanView {
                 self.state = PlanState::Superseded;
                 self.reason = Some(format!("{reason}; plan {by} stands in its place"));
                 self.ended = Some(at);
+            }
+            EventKind::PlanAbandoned { reason } => {
+                self.state = PlanState::Abandoned;
+                self.reason = Some(reason.clone());
+                self.trees.fill(TreeState::Closed);
             }
             EventKind::TaskOutput { .. } | EventKind::ScopeWaiting { .. } => {}
             EventKind::ScopeEntered { scope } => self.set_tree(*scope, TreeState::Open),

@@ -30,7 +30,7 @@ mod machine;
 mod mountinfo;
 mod names;
 mod network;
-mod process;
+pub mod process;
 mod store;
 mod subnet;
 mod sweep;

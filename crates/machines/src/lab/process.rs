@@ -1,4 +1,4 @@
-//! The few things that a new machine needs and that Rust cannot check.
+//! The few things that a new machine, or a sandbox, needs and that Rust cannot check.
 #![allow(unsafe_code)] // unshare, borrowing inherited descriptors and code between fork and exec have no safe form.
 
 use std::io;
@@ -11,14 +11,14 @@ use rustix::process::Signal;
 use rustix::thread::UnshareFlags;
 
 /// Puts this process into new namespaces.
-pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
+pub fn unshare(flags: UnshareFlags) -> io::Result<()> {
     assert!(!flags.contains(UnshareFlags::FILES), "descriptors stay shared");
     // SAFETY: only unsharing the table of descriptors is unsafe, and that is ruled out above.
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
 }
 
 /// Sees to it that no descriptor beyond the standard ones reaches the next program.
-pub(super) fn close_all_on_exec() -> io::Result<()> {
+pub fn close_all_on_exec() -> io::Result<()> {
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let name = entry?.file_name();
         let Some(number) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
@@ -39,7 +39,7 @@ pub(super) fn close_all_on_exec() -> io::Result<()> {
 /// Has `prepare` run in the child, between fork and exec.
 ///
 /// Only for a process with a single thread, where the child may allocate and take locks.
-pub(super) fn prepare_child(
+pub fn prepare_child(
     command: &mut Command,
     prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
 ) -> &mut Command {

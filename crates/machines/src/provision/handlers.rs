@@ -244,6 +244,8 @@ impl Handler for AwaitReady {
 
     async fn apply(&self, context: &Context, input: &Self::Input) -> Result<(), TaskError> {
         let door = self.0.infra(&input.infra)?.door(&input.what).await.map_err(|error| failed(&error))?;
+        // A connection to the machine as it was before looks open until the network finds out.
+        self.0.pool.forget(&door);
         tokio::select! {
             ready = self.0.pool.wait_ready(&door, READY) => {
                 ready.map_err(|error| TaskError { reason: with_causes(&error), retry: error.retry() })

@@ -3,11 +3,13 @@
 //! [`plan_up`] and its siblings take what is wanted and what is there and return a plan; they do no I/O.
 //! [`handlers`] are what an engine needs to execute such plans.
 
+mod change;
 mod handlers;
 mod planner;
 
 use std::sync::Arc;
 
+pub use change::{MachineChange, plan_change};
 pub use handlers::{Machines, handlers};
 pub use planner::{PlanRefused, plan_claim, plan_down, plan_power, plan_release, plan_remove, plan_up};
 

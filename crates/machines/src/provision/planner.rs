@@ -14,8 +14,8 @@ use super::handlers::{
 };
 
 /// How many machines are made and started at once: enough to keep the disk and the cores busy.
-const WIDTH: u32 = 8;
-const STARTING: &str = "machines starting";
+pub(super) const WIDTH: u32 = 8;
+pub(super) const STARTING: &str = "machines starting";
 
 /// Why no plan was made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +37,22 @@ pub enum PlanRefused {
         machine: MachineName,
         /// Those that are there.
         known: Vec<MachineName>,
+    },
+    /// A machine is to become two things at once.
+    #[error("machine {machine} is named twice in one change; name it once")]
+    Twice {
+        /// The machine.
+        machine: MachineName,
+    },
+    /// Nobody gave us its power switch.
+    #[error(
+        "machine {machine} of {infra} is not ours to switch; do it with what its owner has, or use a lab"
+    )]
+    NoSwitch {
+        /// The machine.
+        machine: MachineName,
+        /// The place that it is in.
+        infra: String,
     },
     /// The plan makes no sense: a slip of ours.
     #[error(transparent)]
@@ -107,15 +123,15 @@ pub fn plan_up(infra: &str, desired: &LabSpec, observed: &Observed) -> Result<Op
     Ok(Some(plan.build()?))
 }
 
-/// Power on and wait until SSH answers.
-fn start(
+/// Power on and wait until SSH answers; gives the task after which it does.
+pub(super) fn start(
     plan: &mut PlanBuilder,
     phase: u32,
     infra: &str,
     machine: &MachineName,
     scope: ScopeIndex,
     after: &[TaskIndex],
-) {
+) -> TaskIndex {
     let switch = Switch { machine: machine.clone(), power: Power::On };
     let power = plan
         .task::<SwitchPower>(phase, format!("{machine} power on"), &named(infra, switch))
@@ -126,7 +142,7 @@ fn start(
     plan.task::<AwaitReady>(phase, format!("{machine} ready"), &named(infra, machine.clone()))
         .after([power])
         .within(scope)
-        .add();
+        .add()
 }
 
 /// Everything in the place removed, and the place forgotten.
@@ -244,7 +260,7 @@ fn new_plan(kind: &str, title: String, infra: &str, request: Value) -> PlanBuild
     PlanBuilder::new(kind, title).subject(infra).request(request).width(STARTING, WIDTH)
 }
 
-fn machine_scope(plan: &mut PlanBuilder, infra: &str, machine: &MachineName) -> ScopeIndex {
+pub(super) fn machine_scope(plan: &mut PlanBuilder, infra: &str, machine: &MachineName) -> ScopeIndex {
     plan.scope(format!("{infra}/machine/{machine}"), None)
 }
 
@@ -257,19 +273,22 @@ fn destroy(plan: &mut PlanBuilder, phase: u32, infra: &str, machine: &MachineNam
         .add()
 }
 
-fn named<T>(infra: &str, what: T) -> In<T> {
+pub(super) fn named<T>(infra: &str, what: T) -> In<T> {
     In { infra: infra.to_owned(), what }
 }
 
-fn find(machine: &MachineName, observed: &Observed) -> Result<(), PlanRefused> {
-    if observed.machine(machine).is_some() {
-        return Ok(());
+pub(super) fn find<'a>(
+    machine: &MachineName,
+    observed: &'a Observed,
+) -> Result<&'a ObservedMachine, PlanRefused> {
+    if let Some(there) = observed.machine(machine) {
+        return Ok(there);
     }
     let known = observed.machines.iter().map(|machine| machine.spec.name.clone()).collect();
     Err(PlanRefused::NoMachine { machine: machine.clone(), known })
 }
 
-fn differs(wanted: &MachineSpec, there: &ObservedMachine) -> Result<(), PlanRefused> {
+pub(super) fn differs(wanted: &MachineSpec, there: &ObservedMachine) -> Result<(), PlanRefused> {
     let is = &there.spec;
     let what = [
         ("site", wanted.site != is.site),

@@ -6,10 +6,14 @@ pub mod alarms;
 pub mod callback;
 pub mod deliver;
 pub mod grant;
+pub mod hiding;
+pub mod lcm;
 pub mod notices;
+pub mod requests;
 #[cfg(test)]
 pub(crate) mod samples;
 pub mod subscriptions;
+pub mod vims;
 pub mod works;
 
 use std::{path::PathBuf, sync::Arc};

@@ -53,8 +53,10 @@ pub struct Operation {
     pub stage: Stage,
     /// Forward, or back to the state before.
     pub direction: Direction,
-    /// Counts plans that were made anew: part of each plan's key.
+    /// Counts plans that were made anew for a stage: part of each plan's key.
     pub round: u32,
+    /// How often somebody has asked that the present plan go on.
+    pub resumes: u32,
     /// The plan of the present stage.
     pub plan: Option<PlanId>,
     /// All plans of the operation, the oldest first.
@@ -195,8 +197,8 @@ pub struct Target {
     pub replace: Vec<(Vnfc, uuid::Uuid)>,
     /// Machines to remove.
     pub remove: Vec<Vnfc>,
-    /// Machines to switch.
-    pub power: Option<Power>,
+    /// Machines to switch, and how.
+    pub power: Option<(Power, Vec<Vnfc>)>,
     /// On or off afterwards.
     pub vnf_state: VnfState,
     /// Whether machines are made anew one after the other.

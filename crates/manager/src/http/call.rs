@@ -1,6 +1,10 @@
 //! A request as handlers see it: who asks, for what, with which body.
 
-use std::{net::SocketAddr, str::FromStr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    str::FromStr,
+    sync::{Arc, Mutex},
+};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -37,7 +41,8 @@ pub struct Call {
     pub request: u64,
     pub(super) shared: Arc<Shared>,
     pub(super) params: Vec<(&'static str, String)>,
-    pub(super) body: Body,
+    /// Behind a lock that nobody ever waits for: with it a call can be shared between threads.
+    pub(super) body: Mutex<Body>,
     pub(super) body_limit: Option<u64>,
 }
 
@@ -83,10 +88,14 @@ impl Call {
         Listing::parse(resource, &pairs, &self.path).map_err(|error| AppError::invalid(error.to_string()))
     }
 
+    fn take_body(&mut self) -> Body {
+        std::mem::take(self.body.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
     /// The whole body, within the route's limit.
     pub async fn bytes(&mut self) -> Result<Bytes, AppError> {
         let limit = self.body_limit.unwrap_or(super::route::BODY_LIMIT);
-        let mut stream = std::mem::take(&mut self.body).into_data_stream();
+        let mut stream = self.take_body().into_data_stream();
         let mut first = Bytes::new();
         let mut rest = Vec::new();
         let mut length = 0_u64;
@@ -137,7 +146,7 @@ impl Call {
     pub fn body_stream(
         &mut self,
     ) -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send + Unpin + use<> {
-        std::mem::take(&mut self.body).into_data_stream().map_err(std::io::Error::other)
+        self.take_body().into_data_stream().map_err(std::io::Error::other)
     }
 
     /// Refuses a request whose `If-Match` names none of the present entity tag (without quotes).
@@ -170,6 +179,11 @@ impl Call {
     /// An absolute address of ours.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.app.config.url.trim_end_matches('/'))
+    }
+
+    /// Ends when the manager is about to stop: whoever streams without end should end then.
+    pub fn stopping(&self) -> tokio_util::sync::CancellationToken {
+        self.shared.stop.clone()
     }
 
     fn check_media(&self) -> Result<(), AppError> {

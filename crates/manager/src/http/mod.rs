@@ -5,19 +5,34 @@
 //! problem details in one place.
 
 mod accept;
+mod auth;
 mod call;
 pub mod console;
+mod credentials;
+mod dispatch;
+mod health;
+mod login;
+mod metrics;
+mod openapi;
 mod page;
+mod problem;
 mod query;
 mod reply;
 mod route;
 mod routes;
+mod server;
 pub mod subscriptions;
+mod table;
+mod tls;
+mod versions;
+mod vims;
 pub mod vnffm;
 pub mod vnflcm;
 pub mod vnfpkgm;
 
 pub use call::{Call, Peer, parse as parse_json};
+pub use dispatch::Shared;
+pub use openapi::openapi;
 pub use page::page;
 pub use reply::{Payload, Reply, content_tag};
 pub use route::{
@@ -25,9 +40,8 @@ pub use route::{
     MERGE_PATCH, PKGM_V1, QueryDoc, RequestDoc, Route, SchemaOf,
 };
 pub use routes::all;
-
-/// What all requests of a server share.
-pub struct Shared {}
+pub use server::{Bound, ServeError, ServeOptions, bind};
+pub use tls::TlsFiles;
 
 /// Bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -37,3 +51,6 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         text
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,7 +58,8 @@ pub(super) fn query_without_marker(pairs: &[(String, String)]) -> String {
     let kept = pairs.iter().filter(|(name, _)| name != "nextpage_opaque_marker");
     let parts: Vec<String> = kept
         .map(|(name, value)| match value.as_str() {
-            "" => encode(name),
+            // Flags lose their name with clients that drop what has no value.
+            "" => format!("{}=true", encode(name)),
             value => format!("{}={}", encode(name), encode(value)),
         })
         .collect();

@@ -1,18 +1,22 @@
 //! What is kept: one transaction a change, its notifications in the same one.
 
 mod alarms;
+mod credentials;
 mod db;
 mod error;
+mod health;
 mod instances;
 mod machines;
 mod operations;
 mod outbox;
 mod packages;
 mod subscriptions;
+mod vims;
 
 use std::path::Path;
 
 pub use alarms::Raised;
+pub use credentials::Right;
 pub use db::{Arg, Db, Row, Tx, Writer};
 pub use error::{StoreError, StoreErrorKind};
 pub use instances::{InstanceColumn, InstanceQuery};
@@ -52,9 +56,9 @@ impl Store {
         self.db.read("SELECT 1", &[]).await.map(drop)
     }
 
-    /// Returns after the next change that this process makes.
-    pub async fn changed(&self) {
-        self.changed.notified().await;
+    /// Ends after the next change that this process makes, counted from this call on.
+    pub fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
     }
 
     /// Tells those who wait that something was committed.

@@ -32,8 +32,12 @@ pub trait Journal: Send + Sync {
     /// How many transactions this handle has committed.
     fn commits(&self) -> u64;
 
-    /// Accepts a plan, unless its subject has an unfinished one.
+    /// Accepts a plan, unless its subject has an unfinished one. A plan whose `once` was accepted before is not
+    /// accepted again: the answer is the earlier one's number.
     async fn create(&self, plan: &Plan) -> Result<PlanId, JournalError>;
+
+    /// The plan that was accepted under a key, or the one that stands in its place.
+    async fn find(&self, once: &str) -> Result<Option<PlanId>, JournalError>;
 
     /// What is known of a plan without reading its events.
     async fn header(&self, plan: PlanId) -> Result<PlanHeader, JournalError>;
@@ -86,6 +90,10 @@ pub trait Journal: Send + Sync {
 
     /// Makes a failed or cancelled plan active again.
     async fn request_resume(&self, plan: PlanId) -> Result<(), JournalError>;
+
+    /// Gives up a failed or cancelled plan: its locks are given back, and it cannot be resumed. Nothing if that
+    /// was done before.
+    async fn abandon(&self, plan: PlanId, reason: &str) -> Result<(), JournalError>;
 
     /// All locks that are held.
     async fn locks(&self) -> Result<Vec<HeldLock>, JournalError>;

@@ -143,15 +143,29 @@ impl Journal for PostgresJournal {
         let fail = |error| self.fail(error);
         let mut transaction = self.pool.begin().await.map_err(fail)?;
         lock_journal(&mut transaction).await.map_err(fail)?;
+        if let Some(once) = &plan.once
+            && let Some(there) = plan_of_key(&mut transaction, once).await.map_err(fail)?
+        {
+            return Ok(PlanId(there));
+        }
         if let Some(subject) = &plan.subject
             && let Some(busy) = active_plan(&mut transaction, subject).await.map_err(fail)?
         {
             return Err(JournalError::busy(&self.place, subject, PlanId(busy)));
         }
-        let id = insert_plan(&mut transaction, plan).await.map_err(fail)?;
+        let id = insert_plan(&mut transaction, plan, plan.once.as_deref()).await.map_err(fail)?;
         transaction.commit().await.map_err(fail)?;
         self.committed();
         Ok(id)
+    }
+
+    async fn find(&self, once: &str) -> Result<Option<PlanId>, JournalError> {
+        let found: Option<i64> = sqlx::query_scalar("SELECT id FROM plan WHERE once = $1")
+            .bind(once)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(|error| self.fail(error))?;
+        Ok(found.map(PlanId))
     }
 
     async fn header(&self, plan: PlanId) -> Result<PlanHeader, JournalError> {
@@ -371,14 +385,19 @@ impl Journal for PostgresJournal {
         let fail = |error| self.fail(error);
         let mut transaction = self.pool.begin().await.map_err(fail)?;
         // A plan's row is always locked before the journal's, here as everywhere: no deadlock.
-        sqlx::query("UPDATE plan SET state = $2, cancel = NULL WHERE id = $1")
+        let once: Option<String> = sqlx::query_scalar("SELECT once FROM plan WHERE id = $1 FOR UPDATE")
+            .bind(lease.plan.0)
+            .fetch_one(&mut *transaction)
+            .await
+            .map_err(fail)?;
+        sqlx::query("UPDATE plan SET state = $2, cancel = NULL, once = NULL WHERE id = $1")
             .bind(lease.plan.0)
             .bind(PlanState::Superseded.as_str())
             .execute(&mut *transaction)
             .await
             .map_err(fail)?;
         lock_journal(&mut transaction).await.map_err(fail)?;
-        let by = insert_plan(&mut transaction, plan).await.map_err(fail)?;
+        let by = insert_plan(&mut transaction, plan, once.as_deref()).await.map_err(fail)?;
         let event = EventKind::PlanSuperseded { by, reason: reason.to_owned() };
         if !insert_events(&mut transaction, lease, &[event]).await.map_err(fail)? {
             return Err(JournalError::lost(&self.place, lease.plan));
@@ -445,6 +464,36 @@ impl Journal for PostgresJournal {
         Ok(())
     }
 
+    async fn abandon(&self, plan: PlanId, reason: &str) -> Result<(), JournalError> {
+        let fail = |error| self.fail(error);
+        let mut transaction = self.pool.begin().await.map_err(fail)?;
+        let (state, ..) = state_of(&mut transaction, plan)
+            .await
+            .map_err(fail)?
+            .ok_or_else(|| JournalError::not_found(&self.place, plan))?;
+        if state == PlanState::Abandoned.as_str() {
+            return Ok(());
+        }
+        check_state(&self.place, plan, &state, PlanState::is_resumable, "it cannot be given up")?;
+        sqlx::query("UPDATE plan SET state = $2, cancel = NULL WHERE id = $1")
+            .bind(plan.0)
+            .bind(PlanState::Abandoned.as_str())
+            .execute(&mut *transaction)
+            .await
+            .map_err(fail)?;
+        lock_journal(&mut transaction).await.map_err(fail)?;
+        sqlx::query("DELETE FROM lock WHERE plan = $1")
+            .bind(plan.0)
+            .execute(&mut *transaction)
+            .await
+            .map_err(fail)?;
+        let event = EventKind::PlanAbandoned { reason: reason.to_owned() };
+        insert_wish(&mut transaction, plan, &event).await.map_err(fail)?;
+        transaction.commit().await.map_err(fail)?;
+        self.committed();
+        Ok(())
+    }
+
     async fn locks(&self) -> Result<Vec<HeldLock>, JournalError> {
         let rows: Vec<(String, i64)> = sqlx::query_as("SELECT resource, plan FROM lock ORDER BY resource")
             .fetch_all(&self.pool)
@@ -494,15 +543,25 @@ async fn state_of(connection: &mut PgConnection, plan: PlanId) -> Result<Option<
         .await
 }
 
-async fn insert_plan(connection: &mut PgConnection, plan: &Plan) -> Result<PlanId, sqlx::Error> {
+async fn plan_of_key(connection: &mut PgConnection, once: &str) -> Result<Option<i64>, sqlx::Error> {
+    sqlx::query_scalar("SELECT id FROM plan WHERE once = $1").bind(once).fetch_optional(connection).await
+}
+
+async fn insert_plan(
+    connection: &mut PgConnection,
+    plan: &Plan,
+    once: Option<&str>,
+) -> Result<PlanId, sqlx::Error> {
     let id: i64 = sqlx::query_scalar(
-        "INSERT INTO plan (kind, title, subject, state, tasks, spec) VALUES ($1, $2, $3, 'ready', $4, $5) RETURNING id",
+        "INSERT INTO plan (kind, title, subject, state, tasks, spec, once) \
+         VALUES ($1, $2, $3, 'ready', $4, $5, $6) RETURNING id",
     )
     .bind(&plan.kind)
     .bind(&plan.title)
     .bind(&plan.subject)
     .bind(i64::try_from(plan.tasks.len()).unwrap_or(i64::MAX))
     .bind(to_json(plan))
+    .bind(once)
     .fetch_one(&mut *connection)
     .await?;
     insert_wish(connection, PlanId(id), &EventKind::PlanCreated).await?;

@@ -31,7 +31,7 @@ use super::{
     millis, parse_events, to_json,
 };
 use crate::{Cancel, Cursor, Event, EventKind, ExecutorId, Fence, Plan, PlanId, PlanState};
-use rows::{active_plan, boot_ms, insert_events, insert_plan, insert_wish, state_of};
+use rows::{active_plan, boot_ms, insert_events, insert_plan, insert_wish, plan_of_key, state_of};
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 
@@ -213,15 +213,29 @@ impl Journal for SqliteJournal {
         let fail = |error| self.fail(error);
         let mut writer = self.writer.lock().await;
         let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(fail)?;
+        if let Some(once) = &plan.once
+            && let Some(there) = plan_of_key(&mut transaction, once).await.map_err(fail)?
+        {
+            return Ok(PlanId(there));
+        }
         if let Some(subject) = &plan.subject
             && let Some(busy) = active_plan(&mut transaction, subject).await.map_err(fail)?
         {
             return Err(JournalError::busy(&self.place, subject, PlanId(busy)));
         }
-        let id = insert_plan(&mut transaction, plan).await.map_err(fail)?;
+        let id = insert_plan(&mut transaction, plan, plan.once.as_deref()).await.map_err(fail)?;
         transaction.commit().await.map_err(fail)?;
         self.committed();
         Ok(id)
+    }
+
+    async fn find(&self, once: &str) -> Result<Option<PlanId>, JournalError> {
+        let found: Option<i64> = sqlx::query_scalar("SELECT id FROM plan WHERE once = ?1")
+            .bind(once)
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(|error| self.fail(error))?;
+        Ok(found.map(PlanId))
     }
 
     async fn header(&self, plan: PlanId) -> Result<PlanHeader, JournalError> {
@@ -461,13 +475,18 @@ impl Journal for SqliteJournal {
         let mut writer = self.writer.lock().await;
         let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(fail)?;
         // The old plan leaves its subject before the new one takes it.
-        sqlx::query("UPDATE plan SET state = ?2, cancel = NULL WHERE id = ?1")
+        let once: Option<String> = sqlx::query_scalar("SELECT once FROM plan WHERE id = ?1")
+            .bind(lease.plan.0)
+            .fetch_one(&mut *transaction)
+            .await
+            .map_err(fail)?;
+        sqlx::query("UPDATE plan SET state = ?2, cancel = NULL, once = NULL WHERE id = ?1")
             .bind(lease.plan.0)
             .bind(PlanState::Superseded.as_str())
             .execute(&mut *transaction)
             .await
             .map_err(fail)?;
-        let by = insert_plan(&mut transaction, plan).await.map_err(fail)?;
+        let by = insert_plan(&mut transaction, plan, once.as_deref()).await.map_err(fail)?;
         let event = EventKind::PlanSuperseded { by, reason: reason.to_owned() };
         if !insert_events(&mut transaction, lease, &self.boot, &[event]).await.map_err(fail)? {
             return Err(JournalError::lost(&self.place, lease.plan));
@@ -535,6 +554,36 @@ impl Journal for SqliteJournal {
             .await
             .map_err(fail)?;
         insert_wish(&mut transaction, plan, &EventKind::PlanResumed).await.map_err(fail)?;
+        transaction.commit().await.map_err(fail)?;
+        self.committed();
+        Ok(())
+    }
+
+    async fn abandon(&self, plan: PlanId, reason: &str) -> Result<(), JournalError> {
+        let fail = |error| self.fail(error);
+        let mut writer = self.writer.lock().await;
+        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(fail)?;
+        let (state, _) = state_of(&mut transaction, plan)
+            .await
+            .map_err(fail)?
+            .ok_or_else(|| JournalError::not_found(&self.place, plan))?;
+        if state == PlanState::Abandoned.as_str() {
+            return Ok(());
+        }
+        check_state(&self.place, plan, &state, PlanState::is_resumable, "it cannot be given up")?;
+        sqlx::query("UPDATE plan SET state = ?2, cancel = NULL WHERE id = ?1")
+            .bind(plan.0)
+            .bind(PlanState::Abandoned.as_str())
+            .execute(&mut *transaction)
+            .await
+            .map_err(fail)?;
+        sqlx::query("DELETE FROM lock WHERE plan = ?1")
+            .bind(plan.0)
+            .execute(&mut *transaction)
+            .await
+            .map_err(fail)?;
+        let event = EventKind::PlanAbandoned { reason: reason.to_owned() };
+        insert_wish(&mut transaction, plan, &event).await.map_err(fail)?;
         transaction.commit().await.map_err(fail)?;
         self.committed();
         Ok(())

@@ -75,6 +75,14 @@ impl Journal for Aborting {
         self.inner.list(limit).await
     }
 
+    async fn find(&self, once: &str) -> Result<Option<PlanId>, JournalError> {
+        self.inner.find(once).await
+    }
+
+    async fn abandon(&self, plan: PlanId, reason: &str) -> Result<(), JournalError> {
+        self.inner.abandon(plan, reason).await
+    }
+
     async fn latest(&self, subject: &str) -> Result<Option<PlanHeader>, JournalError> {
         self.inner.latest(subject).await
     }

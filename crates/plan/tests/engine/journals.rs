@@ -79,6 +79,65 @@ async fn two_racing_creations_of_one_subject_have_one_winner() {
 }
 
 #[tokio::test]
+async fn a_key_is_accepted_once_also_after_its_plan_has_ended() {
+    for store in Store::both().await {
+        let journals = [store.open().await, store.open().await];
+        let plan = Plan { once: Some("op/1/machines".into()), ..small(Some("op/1")) };
+        let (one, two) = tokio::join!(journals[0].create(&plan), journals[1].create(&plan));
+        let (one, two) = (one.unwrap(), two.unwrap());
+        assert_eq!(one, two);
+        let lease = journals[0].acquire(one, &ExecutorId::new(), TERM).await.unwrap();
+        let end = EventKind::PlanEnded { state: PlanState::Succeeded, reason: None };
+        let batch = Batch { events: vec![end], state: Some(PlanState::Succeeded), ..Batch::default() };
+        journals[0].append(&lease, &batch).await.unwrap();
+        assert_eq!(journals[1].create(&plan).await.unwrap(), one, "the work was done");
+        assert_eq!(journals[1].find("op/1/machines").await.unwrap(), Some(one));
+        assert_eq!(journals[1].find("op/1/end").await.unwrap(), None);
+        assert_eq!(journals[1].list(10).await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_plan_that_is_given_up_lets_go_of_its_locks_and_stays_down() {
+    for store in Store::both().await {
+        let journal = store.open().await;
+        let plan = journal.create(&small(Some("op/3"))).await.unwrap();
+        let active = journal.abandon(plan, "no").await.unwrap_err();
+        assert_eq!(active.kind, JournalErrorKind::State, "a plan that may still run is not given up");
+        let lease = journal.acquire(plan, &ExecutorId::new(), TERM).await.unwrap();
+        let end = EventKind::PlanEnded { state: PlanState::Failed, reason: None };
+        let batch = Batch {
+            events: vec![end],
+            state: Some(PlanState::Failed),
+            lock: vec!["node/a".into()],
+            ..Batch::default()
+        };
+        journal.append(&lease, &batch).await.unwrap();
+        journal.release(&lease).await.unwrap();
+        assert_eq!(journal.locks().await.unwrap().len(), 1);
+        journal.abandon(plan, "the operation was given up").await.unwrap();
+        journal.abandon(plan, "again").await.unwrap();
+        assert!(journal.locks().await.unwrap().is_empty());
+        assert_eq!(journal.request_resume(plan).await.unwrap_err().kind, JournalErrorKind::State);
+        let engine = Engine::new(journal, Handlers::new(), Options::default());
+        assert_eq!(engine.load(plan).await.unwrap().1.state, PlanState::Abandoned);
+    }
+}
+
+#[tokio::test]
+async fn a_successor_inherits_the_key() {
+    for store in Store::both().await {
+        let journal = store.open().await;
+        let plan = Plan { once: Some("k".into()), ..small(Some("op/2")) };
+        let old = journal.create(&plan).await.unwrap();
+        let lease = journal.acquire(old, &ExecutorId::new(), TERM).await.unwrap();
+        let new = journal.supersede(&lease, &small(Some("op/2")), "newer handlers").await.unwrap();
+        assert_eq!(journal.find("k").await.unwrap(), Some(new));
+        assert_eq!(journal.create(&plan).await.unwrap(), new);
+    }
+}
+
+#[tokio::test]
 async fn locks_are_taken_whole_or_not_at_all() {
     for store in Store::both().await {
         let journal = store.open().await;

@@ -35,6 +35,13 @@ pub(super) async fn active_plan(
     .await
 }
 
+pub(super) async fn plan_of_key(
+    connection: &mut SqliteConnection,
+    once: &str,
+) -> Result<Option<i64>, sqlx::Error> {
+    sqlx::query_scalar("SELECT id FROM plan WHERE once = ?1").bind(once).fetch_optional(connection).await
+}
+
 pub(super) async fn state_of(
     connection: &mut SqliteConnection,
     plan: PlanId,
@@ -48,16 +55,18 @@ pub(super) async fn state_of(
 pub(super) async fn insert_plan(
     connection: &mut SqliteConnection,
     plan: &Plan,
+    once: Option<&str>,
 ) -> Result<PlanId, sqlx::Error> {
     let id: i64 = sqlx::query_scalar(
-        "INSERT INTO plan (kind, title, subject, state, tasks, created_ms, spec) \
-         VALUES (?1, ?2, ?3, 'ready', ?4, CAST(unixepoch('subsec') * 1000 AS INTEGER), ?5) RETURNING id",
+        "INSERT INTO plan (kind, title, subject, state, tasks, created_ms, spec, once) \
+         VALUES (?1, ?2, ?3, 'ready', ?4, CAST(unixepoch('subsec') * 1000 AS INTEGER), ?5, ?6) RETURNING id",
     )
     .bind(&plan.kind)
     .bind(&plan.title)
     .bind(&plan.subject)
     .bind(i64::try_from(plan.tasks.len()).unwrap_or(i64::MAX))
     .bind(to_json(plan))
+    .bind(once)
     .fetch_one(&mut *connection)
     .await?;
     insert_wish(connection, PlanId(id), &EventKind::PlanCreated).await?;

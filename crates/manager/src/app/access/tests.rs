@@ -1,0 +1,1 @@
+//! Secrets are shown once, kept as hashes, and end.

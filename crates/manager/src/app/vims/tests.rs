@@ -1,0 +1,1 @@
+//! Which VIM is meant, and what of it is hidden.
