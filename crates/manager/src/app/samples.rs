@@ -253,6 +253,7 @@ pub(crate) fn operation(instance: &Instance, kind: OperationType, state: Operati
         stage: Stage::Machines,
         direction: Direction::Forward,
         round: 0,
+        resumes: 0,
         plan: None,
         plans: Vec::new(),
         target: Some(target(vec![added], Vec::new())),
