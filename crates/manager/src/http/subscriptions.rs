@@ -1,5 +1,8 @@
 //! Subscriptions of every interface, and how delivery to them fares.
 
+#[cfg(test)]
+mod tests;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

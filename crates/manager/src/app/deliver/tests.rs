@@ -238,6 +238,6 @@ async fn a_subscription_that_goes_away_hinders_no_change() {
             made.unwrap();
             assert!(gone.unwrap());
         }
-        assert_eq!(store.backlog().await.unwrap(), 0, "nothing waits for those who are gone");
+        assert_eq!(store.notification_backlog().await.unwrap().0, 0, "nothing waits for those who are gone");
     }
 }
