@@ -1,6 +1,7 @@
 //! The command line: what can be asked, and who answers.
 
 pub mod access;
+pub mod manager;
 pub mod package;
 pub mod records;
 pub mod target;
@@ -77,6 +78,9 @@ pub enum Command {
     /// Secrets, which everything else refers to by name
     #[command(subcommand)]
     Secret(SecretCommand),
+    /// The VNF manager
+    #[command(subcommand)]
+    Manager(manager::ManagerCommand),
     /// Packages: what a manager can make instances of
     Package {
         #[command(flatten)]
@@ -328,6 +332,7 @@ pub async fn dispatch(arguments: Cli) -> anyhow::Result<ExitCode> {
         Command::Hosts(command) => hosts::run(command, &Installation::new(&global)?, global.output).await,
         Command::Plan(command) => plans::run(command, &Installation::new(&global)?, global.output).await,
         Command::Secret(command) => secrets::run(command, &Installation::new(&global)?, global.output),
+        Command::Manager(command) => crate::manager::run(command, &Installation::new(&global)?).await,
         Command::Package { target, command } => packages::run(command, &target, &global).await,
         Command::Vnf { target, command } => {
             vnfs::run(command, &Client::find(&target, &global)?, global.output).await

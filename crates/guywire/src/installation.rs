@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, bail};
 use async_trait::async_trait;
 use guywire_machines::{
-    Infra, InfraError, InfraErrorKind, Lab, LabConfig,
+    Infra, InfraError, InfraErrorKind, Lab, LabConfig, SecretSource,
     provision::{self, Infras, Machines},
     ssh::{Identity, KnownHosts, Pool},
 };
@@ -18,6 +18,7 @@ use guywire_plan::{
     Engine, Handlers, Journal, Options, Plan, Planner, TaskError,
     journal::{PostgresJournal, SqliteJournal},
 };
+use guywire_roles::script::{self, Scripts};
 use guywire_secrets::Store;
 use serde_json::Value;
 
@@ -75,12 +76,24 @@ impl Installation {
         })
     }
 
-    /// An engine with all handlers that this program has.
+    /// The database that is shared with others, if one is.
+    pub fn database(&self) -> Option<&str> {
+        self.database.as_deref()
+    }
+
+    /// An engine with all handlers that need nothing but this installation.
     pub async fn engine(&self) -> anyhow::Result<Engine> {
+        self.engine_with(&self.pool(), Handlers::new()).await
+    }
+
+    /// The same with further handlers.
+    pub async fn engine_with(&self, pool: &Pool, handlers: Handlers) -> anyhow::Result<Engine> {
         let infras = Arc::new(self.clone());
-        let machines = Machines { infras: infras.clone(), pool: self.pool() };
-        let handlers =
-            provision::handlers(Handlers::new(), &machines).with_planner("lab.up", UpPlanner(infras));
+        let machines = Machines { infras: infras.clone(), pool: pool.clone() };
+        let data = self.data.clone();
+        let secrets: SecretSource = Arc::new(move |reference| Store::open(&data)?.get(reference));
+        let handlers = provision::handlers(handlers, &machines).with_planner("lab.up", UpPlanner(infras));
+        let handlers = script::handlers(handlers, &Scripts::new(machines, secrets));
         Ok(Engine::new(self.journal().await?, handlers, Options::default()))
     }
 

@@ -210,7 +210,8 @@ found = {name: status[name].split() for name in ['CapEff', 'CapPrm', 'CapBnd', '
 found['pid'] = os.getpid()
 found['root'] = os.geteuid() == 0
 found['fds'] = sorted(int(fd) for fd in os.listdir('/proc/self/fd'))[:3] + [len(os.listdir('/proc/self/fd')) <= 4]
-found['env'] = sorted(os.environ)
+# Python may set the locale for itself.
+found['env'] = sorted(set(os.environ) - {'LC_CTYPE'})
 found['processes'] = sorted(int(p) for p in os.listdir('/proc') if p.isdigit())
 ",
     );
@@ -222,17 +223,7 @@ found['processes'] = sorted(int(p) for p in os.listdir('/proc') if p.isdigit())
     assert_eq!(found["root"], json!(false));
     assert_eq!((&found["pid"], &found["processes"]), (&json!(1), &json!([1])));
     assert_eq!(found["fds"], json!([0, 1, 2, true]));
-    assert_eq!(
-        found["env"],
-        json!(["HOME", "LANG", "LC_CTYPE", "PATH", "PYTHONDONTWRITEBYTECODE"])
-            .as_array()
-            .map(|all| {
-                // Some builds of Python set the locale for themselves.
-                let has = found["env"].as_array().unwrap().contains(&json!("LC_CTYPE"));
-                json!(all.iter().filter(|name| has || **name != json!("LC_CTYPE")).collect::<Vec<_>>())
-            })
-            .unwrap()
-    );
+    assert_eq!(found["env"], json!(["HOME", "LANG", "PATH", "PYTHONDONTWRITEBYTECODE"]));
     if rustix::process::geteuid().is_root() {
         assert_eq!(found["Groups"], json!([]));
     }
@@ -262,10 +253,13 @@ async fn whatever_takes_too_much_ends_within_its_limit() {
         ),
     ] {
         let began = Instant::now();
-        let error = Package::new(name, script).within(short()).fails().await;
+        // Where it is not the time that ends it, a busy host must not make it so.
+        let time = if wanted == late { short().time } else { Duration::from_secs(30) };
+        let error = Package::new(name, script).within(ScriptLimits { time, ..short() }).fails().await;
         assert!(error.contains(wanted), "{name}: {error}");
         assert!(error.len() < 3_000, "{name}: an error is no log: {} bytes", error.len());
-        assert!(began.elapsed() < Duration::from_secs(8), "{name} took {:?}", began.elapsed());
+        let most = time + Duration::from_secs(10);
+        assert!(began.elapsed() < most, "{name} took {:?}", began.elapsed());
     }
 }
 
@@ -283,7 +277,7 @@ async fn nothing_outlives_whoever_asked() {
     let invocation = package.invocation();
     let starter = starter::starter();
     let asked = tokio::spawn(async move { decide(&invocation, &starter).await });
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(25);
     while sleepers() < 2 {
         assert!(Instant::now() < end, "the script was not started");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -51,6 +51,8 @@ pub struct Config {
     pub nfvo: Option<Nfvo>,
     /// How others are called.
     pub outbound: callback::Outbound,
+    /// How packages are judged.
+    pub packages: guywire_package::Policy,
 }
 
 /// An NFVO that grants operations.

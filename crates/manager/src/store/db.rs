@@ -10,10 +10,7 @@ use sqlx::{
     migrate::Migrator,
     pool::PoolConnection,
     postgres::{PgPoolOptions, PgRow, Postgres},
-    sqlite::{
-        SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow,
-        SqliteSynchronous,
-    },
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous},
 };
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -161,25 +158,6 @@ impl Db {
         }
     }
 
-    /// Writes a consistent copy of a `SQLite` database to a new file, while others go on working.
-    pub async fn copy_to(&self, file: &Path) -> Result<(), StoreError> {
-        match self {
-            Self::Sqlite { readers, place, .. } => {
-                let target = file.display().to_string();
-                sqlx::query("VACUUM INTO $1")
-                    .bind(target)
-                    .execute(readers)
-                    .await
-                    .map(drop)
-                    .map_err(|error| StoreError::from_sqlx(place, error))
-            }
-            Self::Postgres { place, .. } => Err(StoreError::unsupported(
-                place,
-                "a PostgreSQL database is backed up with its own tools: run pg_dump",
-            )),
-        }
-    }
-
     /// Closes all connections; a `SQLite` file is then whole without its log.
     pub async fn close(&self) {
         match self {
@@ -323,6 +301,20 @@ impl From<Option<i64>> for Arg {
     fn from(number: Option<i64>) -> Self {
         Self::Int(number)
     }
+}
+
+/// Writes a consistent copy of a `SQLite` file to a new one, while others go on working with it.
+pub async fn copy_sqlite(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let place = from.display().to_string();
+    let fail = |error| StoreError::from_sqlx(&place, error);
+    let options = SqliteConnectOptions::new().filename(from).read_only(true).busy_timeout(BUSY);
+    let mut connection = SqliteConnection::connect_with(&options).await.map_err(fail)?;
+    sqlx::query("VACUUM INTO $1")
+        .bind(to.display().to_string())
+        .execute(&mut connection)
+        .await
+        .map_err(fail)?;
+    connection.close().await.map_err(fail)
 }
 
 fn sqlite_query<'q>(

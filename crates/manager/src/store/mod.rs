@@ -17,7 +17,7 @@ use std::path::Path;
 
 pub use alarms::Raised;
 pub use credentials::Right;
-pub use db::{Arg, Db, Row, Tx, Writer};
+pub use db::{Arg, Db, Row, Tx, Writer, copy_sqlite};
 pub use error::{StoreError, StoreErrorKind};
 pub use instances::{InstanceColumn, InstanceQuery};
 pub use machines::Claimed;

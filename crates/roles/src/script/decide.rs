@@ -11,11 +11,14 @@ use std::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     process::{ChildStderr, ChildStdout, Command},
+    sync::Semaphore,
 };
 
 use super::{Decision, ScriptInput, answer, payload};
 use crate::sandbox::{MARK, Outcome, PACKAGE, Spec};
 
+/// How many scripts decide at once, so that their memory together has a bound too; others wait.
+static AT_ONCE: Semaphore = Semaphore::const_new(4);
 /// How much longer than its script a sandbox may take.
 const GRACE: Duration = Duration::from_secs(10);
 /// How much of the end of a script's words is kept.
@@ -131,17 +134,20 @@ pub async fn decide(invocation: &Invocation, starter: &Path) -> Result<Decision,
         processes: limits.processes,
     };
     let no_sandbox = |what: String| ScriptError::Sandbox { script: script(), what };
+    let turn = AT_ONCE.acquire().await.expect("never closed");
     let ran = run(&spec, starter, &input.to_bytes(), limits).await.map_err(no_sandbox)?;
+    drop(turn);
     let Ran { stdout, stderr, outcome } = ran;
     let failed = |how: String| Err(ScriptError::Failed { script: script(), how, stderr: stderr.clone() });
     match outcome {
-        Ran::TOO_MUCH => {
+        None => {
             let what = format!("its answer has more than the {} bytes that are read", limits.answer);
             return Err(ScriptError::Answer { script: script(), what, stderr });
         }
         Some(Outcome::Ended(0)) => {}
         Some(Outcome::Ended(code)) => return failed(format!("ended with exit code {code}")),
         Some(Outcome::Killed(signal)) => {
+            // SIGXCPU and SIGKILL are how the kernel ends what is beyond its limits.
             let why = if signal == 24 || signal == 9 {
                 ", as happens to one that uses more than it may"
             } else {
@@ -173,10 +179,6 @@ struct Ran {
     stderr: String,
     /// Nothing if it was killed for too long an answer.
     outcome: Option<Outcome>,
-}
-
-impl Ran {
-    const TOO_MUCH: Option<Outcome> = None;
 }
 
 async fn run(spec: &Spec, starter: &Path, input: &[u8], limits: &ScriptLimits) -> Result<Ran, String> {
@@ -212,7 +214,7 @@ async fn run(spec: &Spec, starter: &Path, input: &[u8], limits: &ScriptLimits) -
             child.kill().await.map_err(|error| format!("the sandbox cannot be killed: {error}"))?;
             // With the sandbox dead, what it had said can be read to its end.
             let tail = read_tail(&mut stderr).await.map_err(|error| error.to_string())?;
-            return Ok(Ran { stdout: Vec::new(), stderr: shown(&tail), outcome: Ran::TOO_MUCH });
+            return Ok(Ran { stdout: Vec::new(), stderr: shown(&tail), outcome: None });
         }
         Err(error) => return Err(format!("the sandbox cannot be heard: {error}")),
     };
