@@ -10,7 +10,10 @@ use sqlx::{
     migrate::Migrator,
     pool::PoolConnection,
     postgres::{PgPoolOptions, PgRow, Postgres},
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous},
+    sqlite::{
+        SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow,
+        SqliteSynchronous,
+    },
 };
 use tokio::sync::{Mutex, MutexGuard};
 
