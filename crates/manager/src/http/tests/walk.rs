@@ -160,21 +160,7 @@ fn every_route_is_described() {
         assert!(described.is_object(), "{route:?}");
         assert!(ids.insert(described["operationId"].to_string()), "{route:?}: the id is there twice");
     }
-    // Every reference leads somewhere.
-    fn walk(value: &Value, document: &Value) {
-        match value {
-            Value::Object(map) => {
-                if let Some(Value::String(to)) = map.get("$ref") {
-                    let pointer = to.strip_prefix('#').expect("inside the document");
-                    assert!(document.pointer(pointer).is_some(), "{to} leads nowhere");
-                }
-                map.values().for_each(|inner| walk(inner, document));
-            }
-            Value::Array(all) => all.iter().for_each(|inner| walk(inner, document)),
-            _ => {}
-        }
-    }
-    walk(&document, &document);
+    follow(&document, &document);
     assert_eq!(document["openapi"], "3.1.0");
 }
 
@@ -244,4 +230,19 @@ async fn health_and_metrics_say_how_it_goes() {
     let (status, problem) =
         read(world.request(Method::GET, "/v1.0/vims").send().await.expect("an answer")).await;
     assert_eq!(status, 503, "a database that is away is our fault: {problem}");
+}
+
+/// Every reference leads somewhere.
+fn follow(value: &Value, document: &Value) {
+    match value {
+        Value::Object(map) => {
+            if let Some(Value::String(to)) = map.get("$ref") {
+                let pointer = to.strip_prefix('#').expect("inside the document");
+                assert!(document.pointer(pointer).is_some(), "{to} leads nowhere");
+            }
+            map.values().for_each(|inner| follow(inner, document));
+        }
+        Value::Array(all) => all.iter().for_each(|inner| follow(inner, document)),
+        _ => {}
+    }
 }

@@ -26,7 +26,8 @@ use crate::{
 
 /// A manager for one test.
 pub struct World {
-    pub dir: TempDir,
+    /// Removed with the world.
+    pub _dir: TempDir,
     pub url: String,
     pub app: App,
     pub admin: String,
@@ -95,7 +96,7 @@ impl World {
         let gate = Gate::new(app.store.clone(), false);
         let admin = admin.trim().to_owned();
         let client = Client::builder().no_proxy().build().expect("a client");
-        Self { dir, url, app, admin, client, gate, stop, served: Some(served) }
+        Self { _dir: dir, url, app, admin, client, gate, stop, served: Some(served) }
     }
 
     /// A request without credentials.
