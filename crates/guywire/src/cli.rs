@@ -1,6 +1,7 @@
 //! The command line: what can be asked, and who answers.
 
 pub mod access;
+pub mod manager;
 pub mod package;
 pub mod records;
 pub mod target;

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, bail};
 use async_trait::async_trait;
 use guywire_machines::{
-    Infra, InfraError, InfraErrorKind, Lab, LabConfig,
+    Infra, InfraError, InfraErrorKind, Lab, LabConfig, SecretSource,
     provision::{self, Infras, Machines},
     ssh::{Identity, KnownHosts, Pool},
 };

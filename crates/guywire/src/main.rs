@@ -7,6 +7,7 @@ mod hosts;
 mod installation;
 mod lab;
 mod login;
+mod manager;
 mod op;
 mod output;
 mod package;
@@ -18,6 +19,7 @@ mod show;
 mod subscription;
 mod vim;
 mod vnf;
+mod works;
 
 use std::process::ExitCode;
 
@@ -45,15 +47,27 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: cli::Cli) -> anyhow::Result<ExitCode> {
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("GUYWIRE_LOG").unwrap_or_else(|_| "warn".into()),
-        )
-        .with_writer(std::io::stderr)
-        .init();
+    log(&arguments.command);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let code = runtime.block_on(cli::dispatch(arguments));
     // What still runs has nothing left to say: a thread that blocks must not delay the exit.
     runtime.shutdown_background();
     code
+}
+
+/// Commands say what they do on their own; a daemon has nothing but its log.
+fn log(command: &cli::Command) {
+    let (level, format) = match command {
+        cli::Command::Manager(cli::manager::ManagerCommand::Serve(options)) => ("info", options.log),
+        _ => ("warn", cli::manager::LogFormat::Text),
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("GUYWIRE_LOG").unwrap_or_else(|_| level.into());
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_writer(std::io::stderr);
+    match format {
+        cli::manager::LogFormat::Text => log.init(),
+        cli::manager::LogFormat::Json => log.json().flatten_event(true).init(),
+    }
 }

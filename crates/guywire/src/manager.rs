@@ -7,8 +7,11 @@ use guywire_manager::{
     app::{
         App, Config, Nfvo,
         access::{ensure_admin, renew_admin},
-        alarms, callback::{Callbacks, Outbound},
-        deliver, grant::Grant, lcm, vims,
+        alarms,
+        callback::{Callbacks, Outbound},
+        deliver,
+        grant::Grant,
+        lcm, vims,
     },
     domain::CallbackAuth,
     http::{self, ServeOptions, TlsFiles},
@@ -138,7 +141,9 @@ fn nfvo(options: &Serve) -> anyhow::Result<Option<Nfvo>> {
     let Some(url) = &options.nfvo else { return Ok(None) };
     let parsed = url::Url::parse(url).with_context(|| format!("--nfvo: {url:?} is no URL"))?;
     if !["http", "https"].contains(&parsed.scheme()) || parsed.password().is_some() {
-        bail!("--nfvo: write http:// or https://, and no password into it: use --nfvo-user and --nfvo-password");
+        bail!(
+            "--nfvo: write http:// or https://, and no password into it: use --nfvo-user and --nfvo-password"
+        );
     }
     let auth = match (&options.nfvo_user, &options.nfvo_password, &options.nfvo_token_url) {
         (None, ..) => None,

@@ -10,14 +10,15 @@ use async_trait::async_trait;
 use guywire_machines::{
     Infra, InfraError,
     provision::{self, Infras, MachineChange},
-    ssh::Pool,
+    ssh::{ExecRequest, Pool},
 };
 use guywire_manager::{
     app::works::{MachineOrder, Place, PointOrder, PointPlan, Works, WorksError},
     domain::{Vim, VimType},
 };
 use guywire_model::{
-    Egress, HostNumber, LabName, LabSpec, MachineName, Observed, SiteName, SiteSpec, TemplateName, TemplateSpec,
+    Egress, HostNumber, LabName, LabSpec, MachineName, Observed, SiteName, SiteSpec, TemplateName,
+    TemplateSpec,
 };
 use guywire_package::Role;
 use guywire_plan::Plan;
@@ -91,10 +92,11 @@ impl LocalWorks {
             packages: Vec::new(),
             content: Vec::new(),
         };
-        let templates = interface
-            .templates
-            .into_iter()
-            .map(|template| TemplateSpec { name: template.name, packages: template.packages, content: Vec::new() });
+        let templates = interface.templates.into_iter().map(|template| TemplateSpec {
+            name: template.name,
+            packages: template.packages,
+            content: Vec::new(),
+        });
         let login = self.installation.default_login().map_err(|error| refused(format!("{error:#}")))?;
         Ok(Place {
             infra: format!("lab/{}", interface.lab),
@@ -245,13 +247,15 @@ impl Works for LocalWorks {
 
     async fn answers(&self, infra: &str, machine: &MachineName) -> Result<bool, WorksError> {
         let door = self.infra(infra)?.door(machine).await.map_err(|error| trouble(&error))?;
-        Ok(self.pool.wait_ready(&door, ANSWER).await.is_ok())
+        // A command, since a connection that is still open proves nothing.
+        Ok(self.pool.exec(&door, ExecRequest::argv(["true"]).timeout(ANSWER)).await.is_ok())
     }
 }
 
 /// Unpacks beside the place and moves it there whole, so that nobody sees half of it.
 fn unpack(csar: &Path, into: &Path) -> Result<(), WorksError> {
-    let io = |error: std::io::Error| WorksError { reason: format!("{}: {error}", into.display()), retry: true };
+    let io =
+        |error: std::io::Error| WorksError { reason: format!("{}: {error}", into.display()), retry: true };
     let parent = into.parent().unwrap_or(into);
     std::fs::create_dir_all(parent).map_err(io)?;
     let fresh = parent.join(format!(".new-{}", uuid::Uuid::now_v7().simple()));

@@ -117,7 +117,8 @@ impl<'a> Run<'a> {
         self.lease_until = lease_until;
         let (tell, mut notices) = mpsc::unbounded_channel();
         let keeper = keep_lease(self.journal.clone(), self.lease.clone(), self.options.clone(), until, tell);
-        let keeper = tokio::spawn(keeper);
+        // A run whose future is dropped lets go of its lease: the keeper must not outlive it.
+        let keeper = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(keeper));
         let ended = self.turn(&mut notices).await;
         keeper.abort();
         // Whatever the reason, nothing of this run acts after it has returned.

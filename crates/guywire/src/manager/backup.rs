@@ -39,7 +39,10 @@ const FORMAT: &str = "1\n";
 pub async fn write(installation: &Installation, file: &Path) -> anyhow::Result<ExitCode> {
     let data = installation.data();
     if installation.database().is_some() {
-        bail!("the databases are in PostgreSQL: back them up with pg_dump, and copy {} beside it", data.display());
+        bail!(
+            "the databases are in PostgreSQL: back them up with pg_dump, and copy {} beside it",
+            data.display()
+        );
     }
     if !data.join(DATABASES[0]).exists() {
         bail!("{}: no manager has worked here; name its data directory with --data", data.display());
@@ -58,12 +61,9 @@ pub async fn write(installation: &Installation, file: &Path) -> anyhow::Result<E
 }
 
 async fn gather(data: &Path, scratch: &Path, file: &Path) -> anyhow::Result<(usize, u64)> {
-    let out = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(file)
-        .with_context(|| format!("{}: cannot be made; choose a file that is not there yet", file.display()))?;
+    let out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file).with_context(|| {
+        format!("{}: cannot be made; choose a file that is not there yet", file.display())
+    })?;
     let mut zip = ZipWriter::new(out);
     let options = SimpleFileOptions::default()
         .compression_method(CompressionMethod::Deflated)
@@ -127,7 +127,7 @@ fn unpack(data: &Path, file: &Path) -> anyhow::Result<ExitCode> {
     let mut count = 0;
     for at in 0..zip.len() {
         let mut entry = zip.by_index(at)?;
-        let name = entry.name().to_owned();
+        let name = entry.name()?.into_owned();
         if name == MARK {
             continue;
         }

@@ -4,6 +4,8 @@
 //! Redirects are not followed: a request that carries credentials goes where it was meant to go or nowhere. Proxies
 //! that the environment names are not used for the same reason.
 
+#[cfg(test)]
+mod tests;
 mod token;
 
 use std::{

@@ -10,6 +10,8 @@ pub mod hiding;
 pub mod lcm;
 pub mod notices;
 pub mod requests;
+#[cfg(test)]
+pub(crate) mod samples;
 pub mod subscriptions;
 pub mod vims;
 pub mod works;
