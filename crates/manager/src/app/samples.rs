@@ -98,6 +98,7 @@ impl Ground {
                 url: "http://manager.example:9890/".to_owned(),
                 nfvo: None,
                 outbound,
+                packages: guywire_package::Policy::default(),
             }),
         }
     }

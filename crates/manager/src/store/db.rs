@@ -91,9 +91,7 @@ impl Db {
             .foreign_keys(true)
             .statement_cache_capacity(128);
         let fail = |error| StoreError::from_sqlx(&place, error);
-        // Only who writes may say this: a reader that does is refused by SQLite.
-        let writing = options.clone().auto_vacuum(SqliteAutoVacuum::Incremental);
-        let mut writer = SqliteConnection::connect_with(&writing).await.map_err(fail)?;
+        let mut writer = SqliteConnection::connect_with(&options).await.map_err(fail)?;
         migrate(&mut writer, &place).await?;
         let readers = SqlitePoolOptions::new()
             .min_connections(1)
