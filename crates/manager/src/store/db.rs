@@ -10,7 +10,10 @@ use sqlx::{
     migrate::Migrator,
     pool::PoolConnection,
     postgres::{PgPoolOptions, PgRow, Postgres},
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous},
+    sqlite::{
+        SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow,
+        SqliteSynchronous,
+    },
 };
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -91,7 +94,9 @@ impl Db {
             .foreign_keys(true)
             .statement_cache_capacity(128);
         let fail = |error| StoreError::from_sqlx(&place, error);
-        let mut writer = SqliteConnection::connect_with(&options).await.map_err(fail)?;
+        // The writer's alone: setting it writes, which a reader cannot.
+        let writing = options.clone().auto_vacuum(SqliteAutoVacuum::Incremental);
+        let mut writer = SqliteConnection::connect_with(&writing).await.map_err(fail)?;
         migrate(&mut writer, &place).await?;
         let readers = SqlitePoolOptions::new()
             .min_connections(1)
