@@ -101,7 +101,8 @@ impl Browser {
         self.input.write_all(message.to_string().as_bytes()).expect("the browser listens");
         self.input.write_all(&[0]).expect("the browser listens");
         loop {
-            let mut answer = self.messages.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{method}: no answer"));
+            let mut answer =
+                self.messages.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{method}: no answer"));
             if answer["id"] != self.next {
                 self.events.push(answer);
                 continue;
@@ -114,7 +115,8 @@ impl Browser {
     /// Shows pages on a screen of this kind from now on.
     pub fn screen(&mut self, screen: Screen) {
         let Screen { width, height, dark } = screen;
-        let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
+        let metrics =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
         self.call("Emulation.setDeviceMetricsOverride", metrics);
         let scheme = if dark { "dark" } else { "light" };
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
@@ -150,7 +152,8 @@ impl Browser {
         for kind in ["rawKeyDown", "keyUp"] {
             let text = if key == "Enter" && kind == "rawKeyDown" { "\r" } else { "" };
             let kind = if text.is_empty() { kind } else { "keyDown" };
-            let event = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
+            let event =
+                json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
             self.call("Input.dispatchKeyEvent", event);
         }
     }

@@ -57,7 +57,8 @@ impl Manager {
                 }
             }
         });
-        let line = receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("it does not listen: {}", self.said()));
+        let line =
+            receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("it does not listen: {}", self.said()));
         let url = line.strip_prefix("listening on ").expect("it says where it listens");
         url.clone_into(&mut self.url);
     }
