@@ -51,7 +51,7 @@ impl Ground {
         let mut grounds = vec![Self::sqlite()];
         match std::env::var("GUYWIRE_TEST_POSTGRES") {
             Err(_) => {
-                eprintln!("GUYWIRE_TEST_POSTGRES is not set: SQLite alone is tested; see `cargo xtask test`")
+                eprintln!("GUYWIRE_TEST_POSTGRES is not set: SQLite alone is tested; see `cargo xtask test`");
             }
             Ok(base) => {
                 let name = format!("t{}", Uuid::now_v7().simple());

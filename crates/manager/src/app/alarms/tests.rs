@@ -164,6 +164,20 @@ async fn alarms_go_with_their_instance_and_say_when_they_were_seen() {
     assert!(seen.acknowledged.is_some_and(|at| at <= Timestamp::now()));
     let error = super::acknowledge(&app, seen, AckState::Acknowledged).await.unwrap_err();
     assert!(error.detail.contains("its ackState is \"ACKNOWLEDGED\" already"), "{error}");
-    assert_eq!(app.store.forget_alarms().await.unwrap(), 1, "its instance is not in the database");
+    assert_eq!(
+        app.store.forget_alarms(Timestamp::UNIX_EPOCH).await.unwrap(),
+        1,
+        "its instance is not in the database"
+    );
     assert!(app.store.alarms(None, 10).await.unwrap().is_empty());
+
+    let vnfc = samples::vnfc("hello-0", "hello");
+    let instance = samples::stored_instance(&app.store, vec![vnfc.clone()]).await;
+    super::raise(&app, &machine_silent(&instance, &vnfc, samples::at(0)), &instance).await.unwrap();
+    let (past, later) =
+        (Timestamp::now() - Duration::from_secs(60), Timestamp::now() + Duration::from_secs(60));
+    assert_eq!(app.store.forget_alarms(later).await.unwrap(), 0, "an open alarm is never forgotten");
+    assert!(super::clear(&app, &instance, &machine_key(&vnfc)).await.unwrap());
+    assert_eq!(app.store.forget_alarms(past).await.unwrap(), 0);
+    assert_eq!(app.store.forget_alarms(later).await.unwrap(), 1);
 }

@@ -141,7 +141,7 @@ async fn a_crash_in_the_middle_repeats_the_same_notification() {
         let running = Running::start(&app);
         let seen = receiver.wait_for(3).await;
         // One file has one manager, which does not wait for itself; on a server the lease must run out.
-        assert_eq!(begin.elapsed() > Duration::from_secs(5), ground.is_postgres());
+        assert_eq!(begin.elapsed() > Duration::from_secs(3), ground.is_postgres());
         assert_eq!(seen[0].body, seen[1].body, "word for word, with its id");
         assert_eq!([told(&seen[1].body), told(&seen[2].body)], [ids[0].clone(), ids[1].clone()]);
         until(&app.store, id, "both recorded", |state| state.delivered == 2 && state.waiting == 0).await;

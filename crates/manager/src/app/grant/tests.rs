@@ -28,13 +28,16 @@ fn say(status: u16, headers: &[(&'static str, &str)], body: &Value) -> Mood {
     Mood::Answer(status, headers, if body.is_null() { String::new() } else { body.to_string() })
 }
 
+/// A grant's id, or a reason and whether another try can help.
+type Expected = Result<&'static str, (&'static str, bool)>;
+
 #[tokio::test]
 async fn what_an_nfvo_answers_and_what_follows() {
     let (ground, receiver) = (Ground::sqlite(), Receiver::start().await);
     let handler = grant(&ground, &receiver).await;
     let no_room = json!({ "status": 403, "detail": "no room at this site" });
     // Answers, and the grant's id or the reason with whether another try helps.
-    let table: Vec<(Vec<Mood>, Result<&str, (&str, bool)>)> = vec![
+    let table: Vec<(Vec<Mood>, Expected)> = vec![
         (vec![say(201, &[], &json!({ "id": "g1" }))], Ok("g1")),
         (
             vec![
@@ -70,7 +73,9 @@ async fn what_an_nfvo_answers_and_what_follows() {
     ];
     for (answers, expected) in table {
         let (before, count) = (receiver.seen().len(), answers.len());
-        answers.into_iter().for_each(|answer| receiver.then(answer));
+        for answer in answers {
+            receiver.then(answer);
+        }
         let outcome = handler.ask(&json!({ "vnfLcmOpOccId": "o" })).await;
         match (&outcome, expected) {
             (Ok(grant), Ok(id)) => assert_eq!(grant["id"], id),

@@ -18,7 +18,7 @@ fn stamp() -> Stamp {
 }
 
 /// A subscription with a filter as a caller writes it.
-fn subscription(api: Api, filter: Value) -> Subscription {
+fn subscription(api: Api, filter: &Value) -> Subscription {
     let body = json!({ "callbackUri": "http://127.0.0.1/", "filter": filter });
     let wanted = match api {
         Api::LcmV1 => {
@@ -47,7 +47,7 @@ fn notice(operation: &Operation, instance: &Instance) -> Notice {
 }
 
 fn hears(api: Api, filter: &Value, notice: &Notice) -> bool {
-    render(&subscription(api, filter.clone()), notice, stamp()).is_some()
+    render(&subscription(api, filter), notice, stamp()).is_some()
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn the_first_notification_of_an_operation_is_its_start() {
             operation.entered = operation.started;
         }
         let body =
-            render(&subscription(Api::LcmV2, json!({})), &notice(&operation, &instance), stamp()).unwrap();
+            render(&subscription(Api::LcmV2, &json!({})), &notice(&operation, &instance), stamp()).unwrap();
         assert_eq!(body["notificationStatus"], status, "{kind:?} {state:?}");
         assert_eq!(body.get("affectedVnfcs").is_some(), status == "RESULT", "{kind:?} {state:?}");
     }
@@ -220,7 +220,7 @@ fn an_operation_in_full_and_in_short() {
         ext_cps: vec![json!({ "cpdId": "cp" })],
     }];
     let told = notice(&operation, &instance);
-    let mut v2 = subscription(Api::LcmV2, json!({}));
+    let mut v2 = subscription(Api::LcmV2, &json!({}));
     let mut body = render(&v2, &told, stamp()).unwrap();
     with_address(&mut body, "https://manager.example/");
     let root = "https://manager.example/vnflcm/v2";
@@ -262,7 +262,7 @@ fn an_operation_in_full_and_in_short() {
     }
     assert_eq!(short["error"]["detail"], "the machine burns", "the reason is told in short too");
 
-    let v1 = render(&subscription(Api::LcmV1, json!({})), &told, stamp()).unwrap();
+    let v1 = render(&subscription(Api::LcmV1, &json!({})), &told, stamp()).unwrap();
     assert!(v1.get("verbosity").is_none(), "SOL003 2.6.1 does not know it");
     assert!(v1["affectedVnfcs"][0].get("vnfdId").is_none());
     assert!(v1["_links"]["vnfLcmOpOcc"]["href"].as_str().unwrap().starts_with("/vnflcm/v1/"));
@@ -277,7 +277,7 @@ fn packages_and_alarms_in_words() {
     let mut package = samples::package();
     package.operational = OperationalState::Disabled;
     let boxed = Box::new(package.clone());
-    let pkgm = subscription(Api::Pkgm, json!({}));
+    let pkgm = subscription(Api::Pkgm, &json!({}));
     let bodies = [
         Notice::PackageOnboarded(boxed.clone()),
         Notice::PackageChanged { package: boxed.clone(), deleted: false },
@@ -302,7 +302,7 @@ fn packages_and_alarms_in_words() {
     let tell = |alarm: &crate::domain::Alarm, cleared| {
         let notice =
             Notice::Alarm { alarm: Box::new(alarm.clone()), instance: Box::new(instance.clone()), cleared };
-        let mut body = render(&subscription(Api::Fm, json!({})), &notice, stamp()).unwrap();
+        let mut body = render(&subscription(Api::Fm, &json!({})), &notice, stamp()).unwrap();
         with_address(&mut body, "http://m");
         body
     };

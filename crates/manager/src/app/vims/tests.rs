@@ -130,7 +130,7 @@ fn each_type_needs_its_own() {
         match expected {
             None => assert_eq!(error, None, "{shown}"),
             Some(place) => {
-                assert!(error.as_ref().is_some_and(|text| text.starts_with(place)), "{shown}: {error:?}")
+                assert!(error.as_ref().is_some_and(|text| text.starts_with(place)), "{shown}: {error:?}");
             }
         }
     }

@@ -140,7 +140,7 @@ async fn what_is_refused_and_why() {
             400,
             "paramsBasic.password",
         ),
-        (auth(json!({ "authType": ["TLS_CERT"] })), 422, "put client.pem"),
+        (auth(json!({ "authType": ["TLS_CERT"] })), 422, "needs a certificate that the manager can show"),
         (
             auth(json!({ "authType": ["OAUTH2_CLIENT_CREDENTIALS"], "paramsOauth2ClientCredentials":
             { "clientId": "a", "clientPassword": "b", "tokenEndpoint": "x" } })),
