@@ -13,6 +13,7 @@ mod places;
 mod postgres;
 mod process;
 mod progress;
+mod python;
 mod readme;
 mod rules;
 mod strings;

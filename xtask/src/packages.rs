@@ -31,6 +31,9 @@ pub const TEST: &[Package] = &[
     ("postgresql", "the journal is tested against the real database"),
     ("procps", "tests look at processes"),
     ("git", "checks look at tracked files only"),
+    ("python3-venv", "the OpenStack client, which our interface is tested with, is a Python program"),
+    ("chromium", "the console is tested in a real browser"),
+    ("fonts-dejavu-core", "a browser without any font shows no text"),
 ];
 
 /// Keeps packages from starting their services while they are installed.

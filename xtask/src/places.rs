@@ -15,6 +15,11 @@ pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
+/// What tests leave to be looked at: screenshots.
+pub fn artifacts() -> PathBuf {
+    target().join("artifacts")
+}
+
 /// The program as `cargo build` makes it.
 pub fn debug_guywire() -> PathBuf {
     target().join("debug/guywire")
@@ -48,10 +53,15 @@ pub fn postgres_dir() -> PathBuf {
     std::env::temp_dir().join(format!("guywire-postgres-{}", short_name(&root())))
 }
 
-/// Eight digits that stand for a path, so that two checkouts do not meet (FNV-1a).
+/// Eight digits that stand for a path, so that two checkouts do not meet.
 fn short_name(path: &Path) -> String {
+    fnv(path.as_os_str().as_encoded_bytes())
+}
+
+/// Eight digits that stand for some bytes (FNV-1a).
+pub fn fnv(bytes: &[u8]) -> String {
     let fold = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619);
-    format!("{:08x}", path.as_os_str().as_encoded_bytes().iter().fold(2_166_136_261, fold))
+    format!("{:08x}", bytes.iter().fold(2_166_136_261, fold))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::progress::{elapsed, say};
 use crate::sweep::TestDir;
 use crate::tally::Tally;
 use crate::workspace::test_programs;
-use crate::{bench, deny, docs, host, interrupt, lanes, packages, places, process, readme};
+use crate::{bench, deny, docs, host, interrupt, lanes, packages, places, process, python, readme};
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -151,15 +151,18 @@ fn tests(dir: &TestDir, words: &[&str]) -> (Tally, Result<()>) {
         let server = Server::start()?;
         say(format!("PostgreSQL answers at {}", server.url()));
         make_base(dir)?;
-        Ok((server, places::templates()?))
+        Ok((server, places::templates()?, python::openstack()?))
     };
-    let (server, templates) = match around() {
+    let (server, templates, openstack) = match around() {
         Ok(around) => around,
         Err(error) => return (Tally::default(), Err(error)),
     };
     let prepare = |command: &mut Command| {
         command.env("GUYWIRE_TEST_POSTGRES", server.url());
         command.env("GUYWIRE_TEMPLATES", &templates);
+        command.env("GUYWIRE_TEST_OPENSTACK", &openstack);
+        command.env("GUYWIRE_TEST_CHROMIUM", "/usr/bin/chromium");
+        command.env("GUYWIRE_TEST_ARTIFACTS", places::artifacts());
         command.env("TMPDIR", dir.temporary());
     };
     lanes::test(&prepare, words)

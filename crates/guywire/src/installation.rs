@@ -83,18 +83,23 @@ impl Installation {
 
     /// An engine with all handlers that need nothing but this installation.
     pub async fn engine(&self) -> anyhow::Result<Engine> {
-        self.engine_with(&self.pool(), Handlers::new()).await
+        self.engine_with(&self.pool(), Handlers::new(), Options::default()).await
     }
 
     /// The same with further handlers.
-    pub async fn engine_with(&self, pool: &Pool, handlers: Handlers) -> anyhow::Result<Engine> {
+    pub async fn engine_with(
+        &self,
+        pool: &Pool,
+        handlers: Handlers,
+        options: Options,
+    ) -> anyhow::Result<Engine> {
         let infras = Arc::new(self.clone());
         let machines = Machines { infras: infras.clone(), pool: pool.clone() };
         let data = self.data.clone();
         let secrets: SecretSource = Arc::new(move |reference| Store::open(&data)?.get(reference));
         let handlers = provision::handlers(handlers, &machines).with_planner("lab.up", UpPlanner(infras));
         let handlers = script::handlers(handlers, &Scripts::new(machines, secrets));
-        Ok(Engine::new(self.journal().await?, handlers, Options::default()))
+        Ok(Engine::new(self.journal().await?, handlers, options))
     }
 
     /// Connections to machines.

@@ -62,7 +62,10 @@ fn log(command: &cli::Command) {
         _ => ("warn", cli::manager::LogFormat::Text),
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("GUYWIRE_LOG").unwrap_or_else(|_| level.into());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_writer(std::io::stderr);
     match format {
         cli::manager::LogFormat::Text => log.init(),
         cli::manager::LogFormat::Json => log.json().flatten_event(true).init(),

@@ -17,7 +17,7 @@ use guywire_manager::{
     http::{self, ServeOptions, TlsFiles},
     store::Store,
 };
-use guywire_plan::Handlers;
+use guywire_plan::{Handlers, Options};
 use rustix::fs::{FlockOperation, flock};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -120,7 +120,8 @@ async fn application(
     let callbacks = Callbacks::new(&outbound, installation.data(), secrets.clone())?;
     let nfvo = nfvo(options)?;
     let grant = Grant { callbacks: callbacks.clone(), nfvo: nfvo.clone() };
-    let engine = installation.engine_with(&pool, Handlers::new().with(grant)).await?;
+    let term = Options { term: Duration::from_secs(options.lease.into()), ..Options::default() };
+    let engine = installation.engine_with(&pool, Handlers::new().with(grant), term).await?;
     let config = Config {
         data: installation.data().to_owned(),
         url,

@@ -216,14 +216,12 @@ async fn check(file: &Path, trust: Option<&Path>, output: Output) -> anyhow::Res
 }
 
 async fn pack(dir: PathBuf, out: Option<PathBuf>) -> anyhow::Result<ExitCode> {
-    let out = match out {
-        Some(out) => out,
-        None => {
-            let full = dir.canonicalize().with_context(|| format!("{}: cannot be entered", dir.display()))?;
-            let name =
-                full.file_name().context("a directory without a name: say what to call the package")?;
-            PathBuf::from(name).with_extension("csar")
-        }
+    let out = if let Some(out) = out {
+        out
+    } else {
+        let full = dir.canonicalize().with_context(|| format!("{}: cannot be entered", dir.display()))?;
+        let name = full.file_name().context("a directory without a name: say what to call the package")?;
+        PathBuf::from(name).with_extension("csar")
     };
     let shown = out.display().to_string();
     tokio::task::spawn_blocking(move || guywire_package::pack(&dir, &out)).await??;

@@ -60,7 +60,7 @@ impl Archive {
     /// Opens a package: checks the archive's directory, and steps into the inner one where it is signed from outside.
     pub fn open(csar: &Path, limits: &Limits) -> Result<Self, Rejection> {
         let shown = file_name(csar);
-        let unreadable = |error: io::Error| Rejection::file(&shown, format!("cannot be read: {error}"));
+        let unreadable = |error: io::Error| Rejection::io(&shown, "cannot be read", &error);
         let file = File::open(csar).map_err(unreadable)?;
         let outer = Self::read(Window::whole(file).map_err(unreadable)?, &shown, limits)?;
         let Some((package, mut envelope)) = outer.find_envelope(limits)? else {
@@ -139,7 +139,8 @@ impl Archive {
 
     fn read(window: Window, shown: &str, limits: &Limits) -> Result<Self, Rejection> {
         let entries = directory::read(&window, limits).map_err(|fault| {
-            Rejection::file(fault.entry.unwrap_or_else(|| shown.to_owned()), fault.reason)
+            let file = fault.entry.unwrap_or_else(|| shown.to_owned());
+            Rejection { ours: fault.ours, ..Rejection::file(file, fault.reason) }
         })?;
         let files = entries.iter().enumerate().filter(|(_, entry)| !entry.is_directory);
         let by_name = files.map(|(index, entry)| (entry.name.clone(), index)).collect();
@@ -197,8 +198,12 @@ impl Archive {
     fn spool(&self, index: usize, beside: &Path) -> Result<Window, Rejection> {
         let entry = &self.entries[index];
         let directory = beside.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let mut file = tempfile::tempfile_in(directory.unwrap_or(Path::new(".")))
-            .map_err(|error| Rejection::file(&entry.name, format!("cannot be unpacked: {error}")))?;
+        // The error of `tempfile` tells where on this machine; its kind is what a person can use.
+        let mut file =
+            tempfile::tempfile_in(directory.unwrap_or(Path::new("."))).map_err(|error| Rejection {
+                ours: true,
+                ..Rejection::file(&entry.name, format!("cannot be unpacked: {}", error.kind()))
+            })?;
         io::copy(&mut self.reader(index)?, &mut file).map_err(|error| unreadable(&entry.name, &error))?;
         Window::whole(file).map_err(|error| unreadable(&entry.name, &error))
     }
@@ -231,7 +236,7 @@ impl Read for EntryReader {
 
 /// A failure while reading a file of the package.
 pub(crate) fn unreadable(file: &str, error: &io::Error) -> Rejection {
-    Rejection::file(file, format!("cannot be unpacked: {error}"))
+    Rejection::io(file, "cannot be unpacked", error)
 }
 
 /// A file's own name, for messages: where it lies on this machine is nobody's business.

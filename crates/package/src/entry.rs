@@ -81,7 +81,7 @@ impl Entry {
             return Err(Rejection::at(META, 1, reason));
         }
         for block in blocks {
-            entry.file_block(&block, archive)?;
+            entry.file_block(&block, archive, notes)?;
         }
         if entry.manifest.is_none() {
             entry.manifest = beside(&entry.definitions, archive).or_else(|| only_root(archive, "mf"));
@@ -90,9 +90,14 @@ impl Entry {
     }
 
     /// A later block of `TOSCA.meta`: one file, and perhaps its hash.
-    fn file_block(&mut self, block: &[Line], archive: &Archive) -> Result<(), Rejection> {
+    fn file_block(&mut self, block: &[Line], archive: &Archive, notes: &mut Notes) -> Result<(), Rejection> {
         let find = |key: &str| block.iter().find(|line| line.key == key);
         let Some(file) = find("name").or_else(|| find("source")) else { return Ok(()) };
+        if file.value.contains("://") {
+            let shown = printable(&file.value);
+            notes.push(format!("{META}:{}: {shown} is outside the package, and not checked", file.number));
+            return Ok(());
+        }
         if archive.size(&file.value).is_none() {
             return Err(file.refuse(META, &format!("{} is not in the package", printable(&file.value))));
         }

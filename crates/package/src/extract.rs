@@ -56,7 +56,7 @@ pub fn extract(csar: &Path, into: &Path, policy: &Policy) -> Result<(), Rejectio
     for name in files {
         let Some(mut reader) = archive.entry(&name)? else { continue };
         let path = into.join(&name);
-        let cannot = |error: &io::Error| Rejection::file(&name, format!("cannot be written: {error}"));
+        let cannot = |error: &io::Error| Rejection::io(&name, "cannot be written", error);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(|error| cannot(&error))?;
         }
@@ -83,17 +83,16 @@ pub fn extract(csar: &Path, into: &Path, policy: &Policy) -> Result<(), Rejectio
 pub fn vnfd_zip(csar: &Path, package: &Package, out: impl Write + Seek) -> Result<(), Rejection> {
     let limits = crate::policy::Limits { unpacked_bytes: u64::MAX, ..crate::policy::Limits::default() };
     let mut archive = Archive::open(csar, &limits)?;
-    let cannot =
-        |reason: String| Rejection::file(file_name(csar), format!("its VNFD cannot be written: {reason}"));
+    let cannot = |error: io::Error| Rejection::io(file_name(csar), "its VNFD cannot be written", &error);
     let mut writer = ZipWriter::new(out);
     let meta = archive.size(META).map(|_| META.to_owned());
     for name in meta.iter().chain(&package.vnfd_files) {
         let mut reader =
             archive.entry(name)?.ok_or_else(|| Rejection::file(name, "is not in the package"))?;
-        writer.start_file(name.as_str(), options(0o644)).map_err(|error| cannot(error.to_string()))?;
-        io::copy(&mut reader, &mut writer).map_err(|error| cannot(error.to_string()))?;
+        writer.start_file(name.as_str(), options(0o644)).map_err(|error| cannot(error.into()))?;
+        io::copy(&mut reader, &mut writer).map_err(cannot)?;
     }
-    writer.finish().map_err(|error| cannot(error.to_string()))?;
+    writer.finish().map_err(|error| cannot(error.into()))?;
     Ok(())
 }
 

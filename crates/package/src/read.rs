@@ -48,14 +48,15 @@ pub fn read(csar: &Path, policy: &Policy) -> Result<Package, Rejection> {
     let (sha256, size) = whole(csar)?;
 
     let kinds = described.kinds;
+    let declared: BTreeMap<&str, Algorithm> =
+        promises.iter().rev().map(|promise| (promise.path.as_str(), promise.algorithm)).collect();
     let mut artifacts = Vec::new();
     for path in &files {
         let special = [Some(META), entry.manifest.as_deref(), entry.certificate.as_deref()];
         if documents.files.contains(path) || special.contains(&Some(path.as_str())) {
             continue;
         }
-        let declared = promises.iter().find(|promise| promise.path == *path).map(|promise| promise.algorithm);
-        let algorithm = declared.unwrap_or(Algorithm::Sha256);
+        let algorithm = declared.get(path.as_str()).copied().unwrap_or(Algorithm::Sha256);
         artifacts.push(Artifact {
             path: path.clone(),
             algorithm: algorithm.name().into(),
@@ -81,7 +82,7 @@ pub fn read(csar: &Path, policy: &Policy) -> Result<Package, Rejection> {
     })
 }
 
-/// Reads the definitions. An entry that leaves its flavour open and imports none finds them in the files beside it.
+/// Reads the definitions. An entry that describes no machines and imports no flavour finds them in the files beside it.
 fn definitions(
     archive: &mut Archive,
     entry: &str,
@@ -94,7 +95,7 @@ fn definitions(
     for document in &documents.all {
         has_flavour |= sol001::is_flavour(document, &types)?;
     }
-    if has_flavour || !sol001::selects_flavour(documents.entry()) {
+    if has_flavour || sol001::has_machines(documents.entry(), &types)? {
         return Ok((documents, types));
     }
     let directory = name::parent(entry);
@@ -106,7 +107,9 @@ fn definitions(
         .collect();
     let mut seen = BTreeSet::new();
     for path in beside {
-        if !seen.contains(&path) {
+        // Other YAML may lie there too, which is none of ours.
+        let text = archive.text(&path, policy.limits.text_bytes)?.unwrap_or_default();
+        if text.contains("substitution_mappings") && !seen.contains(&path) {
             documents.add(archive, &path, &policy.limits, &mut seen, notes)?;
         }
     }
@@ -165,7 +168,7 @@ fn signer(
     }
     let reason = format!("signed by {subject}, who cannot be judged: no trusted certificates are configured");
     if policy.signature == Signature::Required {
-        return Err(Rejection { file, line, reason });
+        return Err(Rejection { file, line, reason, ours: false });
     }
     notes.push(format!("{file}: {reason}; the package counts as unsigned"));
     Ok(None)
@@ -224,7 +227,7 @@ fn hash(reader: &mut impl Read, algorithms: &BTreeSet<Algorithm>) -> io::Result<
 
 /// The hash and size of the upload as it came.
 fn whole(csar: &Path) -> Result<(String, u64), Rejection> {
-    let cannot = |error: io::Error| Rejection::file(file_name(csar), format!("cannot be read: {error}"));
+    let cannot = |error: io::Error| Rejection::io(file_name(csar), "cannot be read", &error);
     let mut file = File::open(csar).map_err(cannot)?;
     let size = file.metadata().map_err(cannot)?.len();
     let mut hashes = hash(&mut file, &BTreeSet::from([Algorithm::Sha256])).map_err(cannot)?;

@@ -1,6 +1,6 @@
 //! Why a package is refused: the file, the line where there is one, and what was expected there.
 
-use std::fmt;
+use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,17 +14,28 @@ pub struct Rejection {
     pub line: Option<u32>,
     /// What is wrong and what was expected.
     pub reason: String,
+    /// Whether the fault is this machine's (a disk that is full or fails) and not the package's, so that trying again
+    /// may help.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ours: bool,
 }
 
 impl Rejection {
     /// A reason that concerns a file as a whole.
     pub fn file(file: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { file: printable(&file.into()), line: None, reason: reason.into() }
+        Self { file: printable(&file.into()), line: None, reason: reason.into(), ours: false }
     }
 
     /// A reason at one line of a file.
     pub fn at(file: impl Into<String>, line: u32, reason: impl Into<String>) -> Self {
-        Self { file: printable(&file.into()), line: Some(line), reason: reason.into() }
+        Self { file: printable(&file.into()), line: Some(line), reason: reason.into(), ours: false }
+    }
+
+    /// A file that cannot be read or written. What the system says is this machine's fault; what a decoder says is the
+    /// package's.
+    pub(crate) fn io(file: impl Into<String>, what: &str, error: &io::Error) -> Self {
+        let ours = error.raw_os_error().is_some();
+        Self { ours, ..Self::file(file, format!("{what}: {error}")) }
     }
 }
 

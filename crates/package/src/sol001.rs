@@ -43,14 +43,17 @@ pub fn is_flavour(document: &Document, types: &Types) -> Result<bool, Rejection>
     Ok(types.kind(&node_type)? == NodeKind::Vnf)
 }
 
-/// Whether the entry leaves its flavour open, so that other files must describe flavours.
-pub fn selects_flavour(entry: &Document) -> bool {
-    let templates = entry.topology().and_then(|topology| topology.field("node_templates"));
-    let entries = templates.as_ref().and_then(|templates| templates.entries().ok()).unwrap_or_default();
-    entries.iter().any(|(_, template)| {
-        let flavour = template.field("properties").and_then(|properties| properties.field("flavour_id"));
-        flavour.is_some_and(|flavour| flavour.field("get_input").is_some())
-    })
+/// Whether a file describes machines itself; if not, other files must describe flavours.
+pub fn has_machines(document: &Document, types: &Types) -> Result<bool, Rejection> {
+    let templates = document.topology().and_then(|topology| topology.field("node_templates"));
+    for (name, template) in templates.as_ref().map(Item::entries).transpose()?.unwrap_or_default() {
+        if let Some(named_at) = template.relabelled(printable(name)).field("type")
+            && matches!(types.kind(&named_at)?, NodeKind::Compute | NodeKind::Container)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Reads the descriptor. `files` are those that the package has.

@@ -2,6 +2,7 @@
 
 mod baseline;
 mod lab;
+mod manager;
 mod memory;
 mod plan;
 
@@ -33,6 +34,8 @@ pub enum Name {
     Plan,
     /// Lab machines against the shell script that does the same
     Lab,
+    /// The manager's answers against bare commits and a bare server
+    Manager,
 }
 
 /// One line of a table.
@@ -81,10 +84,11 @@ pub fn run(options: &Options) -> Result<()> {
 pub fn run_in(dir: &TestDir, only: &[Name]) -> Result<()> {
     let wanted = |name: &Name| only.is_empty() || only.contains(name);
     let mut bad = Vec::new();
-    for name in [Name::Plan, Name::Lab].into_iter().filter(wanted) {
+    for name in [Name::Plan, Name::Manager, Name::Lab].into_iter().filter(wanted) {
         let report = match name {
             Name::Plan => plan::run(dir),
             Name::Lab => lab::run(dir),
+            Name::Manager => manager::run(dir),
         }?;
         print!("\n{}\n", table(&report));
         let out = places::target().join("bench");

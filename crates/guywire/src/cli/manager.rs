@@ -76,6 +76,10 @@ pub struct Serve {
     /// Authorities whose signatures on packages count, PEM
     #[arg(long, value_name = "FILE")]
     pub package_trust: Option<PathBuf>,
+    /// How long a manager that has fallen silent keeps its plans from others, in seconds. Shorter takes over
+    /// sooner, and asks more of the database
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=600))]
+    pub lease: u16,
     /// How log lines look
     #[arg(long, value_enum, default_value_t)]
     pub log: LogFormat,

@@ -201,8 +201,8 @@ pub struct Request {
     #[arg(long = "params", value_name = "FILE")]
     pub params_file: Option<PathBuf>,
     /// The whole request, as JSON; other options add to it
-    #[arg(long, value_name = "FILE")]
-    pub request: Option<PathBuf>,
+    #[arg(long = "request", value_name = "FILE")]
+    pub whole: Option<PathBuf>,
 }
 
 /// How far to scale.

@@ -74,11 +74,8 @@ fn from_file(option: &str, key: &str, file: &str) -> anyhow::Result<String> {
     let text = read_bounded(Path::new(file), LONGEST)
         .with_context(|| format!("{option} {key}=@FILE: the value cannot be read from its file"))?;
     // An editor's newline at the end is no part of a password.
-    Ok(text
-        .strip_suffix('\n')
-        .map(|text| text.strip_suffix('\r').unwrap_or(text))
-        .unwrap_or(&text)
-        .to_owned())
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }
 
 fn insert(object: &mut Map<String, Value>, option: &str, key: &str, value: Value) -> anyhow::Result<()> {

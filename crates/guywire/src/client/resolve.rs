@@ -132,12 +132,12 @@ pub fn choose(kind: Kind, text: &str, candidates: &[Value]) -> Choice {
             [one] => return Choice::One(id(one)),
             several => {
                 let what = kind.what;
-                let names = several.iter().take(SHOWN).map(|one| label(kind, one)).collect::<Vec<_>>();
+                let labels = several.iter().take(SHOWN).map(|one| label(kind, one)).collect::<Vec<_>>();
                 let more = if several.len() > SHOWN { ", …" } else { "" };
                 return Choice::Several(format!(
                     "{text:?} can be any of {} {what}s: {}{more}; write more of the id",
                     several.len(),
-                    names.join(", ")
+                    labels.join(", ")
                 ));
             }
         }

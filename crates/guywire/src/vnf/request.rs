@@ -97,7 +97,7 @@ pub fn operation(command: &VnfCommand) -> anyhow::Result<(String, &'static str, 
             (vnf, "change_flavour", request, wait)
         }
         VnfCommand::ChangeExtConn { vnf, request, wait } => {
-            if request.request.is_none() {
+            if request.whole.is_none() {
                 bail!("the networks are missing; name a file with --request that has extVirtualLinks in it");
             }
             (vnf, "change_ext_conn", request, wait)
@@ -124,7 +124,7 @@ pub fn operation(command: &VnfCommand) -> anyhow::Result<(String, &'static str, 
 
 /// The request's file, then the file of parameters, then single parameters: the later adds to the earlier.
 fn assembled(request: &Request) -> anyhow::Result<Map<String, Value>> {
-    let mut body = request.request.as_deref().map(params::object).transpose()?.unwrap_or_default();
+    let mut body = request.whole.as_deref().map(params::object).transpose()?.unwrap_or_default();
     let additional = inner(&mut body, "additionalParams")?;
     if let Some(file) = &request.params_file {
         additional.extend(params::object(file)?);

@@ -23,7 +23,7 @@ use crate::{
     store::{Store, StoreErrorKind},
 };
 
-/// How long an access token of an OAuth2 client lasts, in seconds.
+/// How long an access token of an `OAuth2` client lasts, in seconds.
 pub const ACCESS_SECONDS: i64 = 3600;
 /// How long somebody stays logged in at the console: a shift.
 pub const CONSOLE_SECONDS: i64 = 12 * 3600;
@@ -56,7 +56,7 @@ pub enum Role {
 pub enum CredentialKind {
     /// A token, sent with every request.
     Token,
-    /// An OAuth2 client: its id and secret are exchanged for an access token.
+    /// An `OAuth2` client: its id and secret are exchanged for an access token.
     Client,
     /// A client certificate whose common or alternative name is the credential's name.
     Certificate,
@@ -65,7 +65,7 @@ pub enum CredentialKind {
 /// Somebody who may ask.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Credential {
-    /// Its id; also the id of an OAuth2 client.
+    /// Its id; also the id of an `OAuth2` client.
     #[schemars(with = "String", extend("format" = "uuid"))]
     pub id: Uuid,
     /// A unique name.
@@ -119,7 +119,7 @@ impl Gate {
         &self.slow
     }
 
-    /// Who has this token: one of a person, or an access token of an OAuth2 client.
+    /// Who has this token: one of a person, or an access token of an `OAuth2` client.
     pub async fn token(&self, token: &str) -> Result<Caller, AppError> {
         self.known(token, &["token", "access"]).await?.ok_or_else(|| {
             unauthenticated(
@@ -154,7 +154,7 @@ impl Gate {
         )))
     }
 
-    /// Exchanges an OAuth2 client's id (or name) and secret for an access token. `None` if they do not fit.
+    /// Exchanges an `OAuth2` client's id (or name) and secret for an access token. `None` if they do not fit.
     pub async fn access_token(
         &self,
         client: &str,

@@ -30,6 +30,10 @@ fn vnfc(affected: &Affected, connection: Option<&str>, vnfd_id: &str, api: Api) 
         "computeResource": resource,
         "metadata": { "machine": affected.vnfc.machine.name },
     });
+    // The one connection point that a machine's `vnfcCpInfo` shows once it has addresses.
+    if affected.vnfc.addresses.is_some() {
+        shown["affectedVnfcCpIds"] = json!([format!("{}-cp", affected.vnfc.id)]);
+    }
     // SOL003 knows this attribute since 3.3.1.
     if api == Api::LcmV2 {
         shown["vnfdId"] = json!(vnfd_id);

@@ -3,6 +3,8 @@
 //! Operations raise theirs when they fail, and the watch below sweeps up what a crash left in between. Machines raise
 //! theirs when they have not answered several times in a row.
 
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use jiff::Timestamp;

@@ -4,6 +4,9 @@
 //! Redirects are not followed: a request that carries credentials goes where it was meant to go or nowhere. Proxies
 //! that the environment names are not used for the same reason.
 
+mod identity;
+#[cfg(test)]
+mod tests;
 mod token;
 
 use std::{
@@ -12,11 +15,8 @@ use std::{
     time::Duration,
 };
 
-use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use guywire_secrets::{Secret, Store as Secrets};
 use http::{HeaderMap, Method, StatusCode};
-use sha2::{Digest as _, Sha256};
-use x509_cert::der::{DecodePem as _, Encode as _};
 
 use crate::domain::CallbackAuth;
 
@@ -37,6 +37,7 @@ pub struct Outbound {
     /// Whether a subscription's callback must answer before the subscription is made, as SOL003 says.
     pub test_callback: bool,
     /// Our own certificate and its key, PEM; else `client.pem` and `client.key` of the data directory, if they exist.
+    /// They are read again when they change.
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Certificates of authorities that are trusted besides the system's own, PEM.
     pub ca: Option<PathBuf>,
@@ -56,9 +57,7 @@ pub struct Callbacks(Arc<Inner>);
 
 struct Inner {
     plain: reqwest::Client,
-    /// Shows our certificate to whoever asks for one.
-    identified: Option<reqwest::Client>,
-    fingerprint: Option<String>,
+    identity: identity::Identity,
     secrets: Arc<Secrets>,
     tokens: token::Tokens,
 }
@@ -132,27 +131,18 @@ impl Callbacks {
             tracing::trace!("the cryptography is installed already");
         }
         let roots = outbound.ca.as_deref().map(authorities).transpose()?.unwrap_or_default();
-        let found = (data.join(CERTIFICATE.0), data.join(CERTIFICATE.1));
-        let files = outbound.identity.clone().or_else(|| found.0.exists().then_some(found));
-        let (identified, fingerprint) = match files {
-            None => (None, None),
-            Some((certificate, key)) => {
-                let (identity, fingerprint) = identity(&certificate, &key)?;
-                let client = client(&roots, Some(identity)).map_err(|error| {
-                    fatal(format!(
-                        "{} and {}: they cannot be used as a client's certificate and key: {}",
-                        certificate.display(),
-                        key.display(),
-                        why(error)
-                    ))
-                })?;
-                (Some(client), Some(fingerprint))
-            }
-        };
+        let given = outbound.identity.clone();
+        let must_be_there = given.is_some();
+        let found = || (data.join(CERTIFICATE.0), data.join(CERTIFICATE.1));
+        let identity = identity::Identity::new(given.unwrap_or_else(found), roots.clone());
+        // What is wrong with it is better known now than when the first notification does not go out.
+        if must_be_there || identity.exists() {
+            identity.known()?;
+        }
         let plain = client(&roots, None)
             .map_err(|error| fatal(format!("no HTTP client can be made: {}", why(error))))?;
         let tokens = token::Tokens::default();
-        Ok(Self(Arc::new(Inner { plain, identified, fingerprint, secrets, tokens })))
+        Ok(Self(Arc::new(Inner { plain, identity, secrets, tokens })))
     }
 
     /// The client itself, for what is too large for [`Callbacks::send`]: it has no bound on the time in all, only on
@@ -161,9 +151,9 @@ impl Callbacks {
         &self.0.plain
     }
 
-    /// The SHA-256 of our certificate in base64url (`x5t#S256`), if we have one.
-    pub fn fingerprint(&self) -> Option<&str> {
-        self.0.fingerprint.as_deref()
+    /// The SHA-256 of our certificate in base64url (`x5t#S256`), or why we have none.
+    pub fn fingerprint(&self) -> Result<String, CallbackError> {
+        Ok(self.0.identity.known()?.fingerprint)
     }
 
     /// Fetches the secrets that `auth` refers to.
@@ -207,7 +197,7 @@ impl Callbacks {
     ) -> Result<Incoming, CallbackError> {
         let client = match credentials {
             Some(Credentials::Certificate) => self.identified()?,
-            _ => &self.0.plain,
+            _ => self.0.plain.clone(),
         };
         let mut building = client.request(request.method.clone(), request.url).timeout(TOTAL);
         building = building.header(http::header::ACCEPT, "application/json, application/problem+json");
@@ -234,13 +224,8 @@ impl Callbacks {
         read(answer, request.limit).await
     }
 
-    fn identified(&self) -> Result<&reqwest::Client, CallbackError> {
-        self.0.identified.as_ref().ok_or_else(|| {
-            retry(format!(
-                "the manager has no client certificate; put {} and {} into its data directory and start it again",
-                CERTIFICATE.0, CERTIFICATE.1
-            ))
-        })
+    fn identified(&self) -> Result<reqwest::Client, CallbackError> {
+        Ok(self.0.identity.known()?.client)
     }
 }
 
@@ -319,31 +304,6 @@ fn authorities(file: &Path) -> Result<Vec<reqwest::Certificate>, CallbackError> 
     }
     Ok(found)
 }
-
-fn identity(certificate: &Path, key: &Path) -> Result<(reqwest::Identity, String), CallbackError> {
-    let mut pem = zeroize::Zeroizing::new(bytes_of(certificate)?);
-    // The first certificate of the file is our own; those after it lead to the authority.
-    let first: Vec<u8> = match pem.windows(END.len()).position(|window| window == END) {
-        Some(at) => pem[..at + END.len()].to_vec(),
-        None => pem.to_vec(),
-    };
-    let own = x509_cert::Certificate::from_pem(&first).and_then(|certificate| certificate.to_der()).map_err(
-        |error| fatal(format!("{}: it begins with no certificate in PEM: {error}", certificate.display())),
-    )?;
-    pem.push(b'\n');
-    pem.extend_from_slice(&zeroize::Zeroizing::new(bytes_of(key)?));
-    let identity = reqwest::Identity::from_pem(&pem).map_err(|error| {
-        fatal(format!(
-            "{} and {}: they are no certificate and key in PEM: {}",
-            certificate.display(),
-            key.display(),
-            why(error)
-        ))
-    })?;
-    Ok((identity, BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(&own))))
-}
-
-const END: &[u8] = b"-----END CERTIFICATE-----";
 
 fn bytes_of(file: &Path) -> Result<Vec<u8>, CallbackError> {
     std::fs::read(file).map_err(|error| fatal(format!("{}: it cannot be read: {error}", file.display())))

@@ -27,7 +27,7 @@ use super::App;
 use crate::{domain::SubscriptionId, store::StoreError};
 
 /// How long a subscriber is ours without word from us.
-const LEASE: Duration = Duration::from_secs(10);
+const LEASE: Duration = Duration::from_secs(6);
 /// How often we look for what other managers have written, and for whose time has come.
 const LOOK: Duration = Duration::from_millis(500);
 /// How long requests under way may take to end when we are stopped.

@@ -11,6 +11,8 @@ pub mod lcm;
 pub mod notices;
 pub mod packages;
 pub mod requests;
+#[cfg(test)]
+pub(crate) mod samples;
 pub mod subscriptions;
 pub mod vims;
 pub mod works;

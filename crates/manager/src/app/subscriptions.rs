@@ -209,16 +209,17 @@ fn prove(callbacks: &Callbacks, given: Authentication) -> Result<Credentials, Ap
     }
 }
 
-fn own_certificate(callbacks: &Callbacks, kind: AuthType) -> Result<&str, AppError> {
-    callbacks.fingerprint().ok_or_else(|| {
+fn own_certificate(callbacks: &Callbacks, kind: AuthType) -> Result<String, AppError> {
+    callbacks.fingerprint().map_err(|error| {
         AppError::new(
             ErrorKind::Unprocessable,
             format!(
-                "authentication.authType: {} needs a certificate of the manager's own, and it has none; put client.pem \
-                 and client.key into its data directory, or choose another authType",
+                "authentication.authType: {} needs a certificate that the manager can show, and it has none; have its \
+                 operator put one there, or choose another authType",
                 json!(kind)
             ),
         )
+        .because(error)
     })
 }
 

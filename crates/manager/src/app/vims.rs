@@ -290,11 +290,11 @@ fn check(vim: &Vim) -> Result<(), AppError> {
     let text = |name: &str| vim.interface.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     match vim.kind {
         VimType::Lab => {
-            let good = |name: &&str| {
+            let good = |name: &str| {
                 name.len() <= 32
                     && name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
             };
-            if text("lab").filter(good).is_none() {
+            if !text("lab").is_some_and(good) {
                 return Err(AppError::invalid(
                     "vim.interface.lab: a VIM of type lab names its lab, in lower-case letters, digits and hyphens: \
                      {\"lab\": \"vnf\"}",

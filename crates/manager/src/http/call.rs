@@ -212,6 +212,10 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, AppError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         AppError::invalid(format!("the body is no UTF-8 text: byte {} is wrong", error.valid_up_to() + 1))
     })?;
+    // An array would be taken for a struct's fields in their order.
+    if text.trim_start().starts_with('[') {
+        return Err(AppError::invalid("the body is an array; this request needs a JSON object"));
+    }
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Access, Answer, Call, Reply, Route};
 use crate::app::App;
 
-/// With less free space than that nothing new is accepted: SQLite and uploads need some to end well.
+/// With less free space than that nothing new is accepted: `SQLite` and uploads need some to end well.
 const SPACE: u64 = 64 * 1024 * 1024;
 /// Longer than a healthy database ever takes.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,8 +1,8 @@
-//! Where secrets are exchanged for short-lived ones: OAuth2 client credentials (RFC 6749 4.4), sessions of the console.
+//! Where secrets are exchanged for short-lived ones: `OAuth2` client credentials (RFC 6749 4.4), sessions of the console.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderMap, StatusCode, header};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -76,7 +76,7 @@ pub fn routes() -> Vec<Route> {
         .answers::<TokenError>(401, "The client is not known");
     token.doc.request = Some(RequestDoc {
         media: &[FORM],
-        schema: Some(|generator| generator.subschema_for::<TokenForm>()),
+        schema: Some(SchemaGenerator::subschema_for::<TokenForm>),
         required: true,
     });
     vec![
@@ -105,9 +105,8 @@ async fn token(mut call: Call) -> Answer {
         ));
     }
     let bytes = call.bytes().await?;
-    let pairs = match std::str::from_utf8(&bytes).map(query::parse) {
-        Ok(Ok(pairs)) => pairs,
-        _ => return Ok(refuse(StatusCode::BAD_REQUEST, "invalid_request", "the form cannot be read")),
+    let Ok(Ok(pairs)) = std::str::from_utf8(&bytes).map(query::parse) else {
+        return Ok(refuse(StatusCode::BAD_REQUEST, "invalid_request", "the form cannot be read"));
     };
     for (at, (name, _)) in pairs.iter().enumerate() {
         if pairs[..at].iter().any(|(other, _)| other == name) {

@@ -1,7 +1,7 @@
 //! What Prometheus is told. Labels have bounds: routes of the table, handlers of plans, words of SOL003.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     time::{Duration, Instant},
 };
 
@@ -130,7 +130,7 @@ impl Metrics {
         let mut cursor = None;
         let mut watched = Watched::default();
         while !stop.is_cancelled() {
-            let step = async {
+            let look = async {
                 let at = match cursor {
                     Some(at) => at,
                     None => newest(journal).await?,
@@ -149,7 +149,7 @@ impl Metrics {
             };
             let done = tokio::select! {
                 () = stop.cancelled() => return,
-                done = step => done,
+                done = look => done,
             };
             match done {
                 Ok(at) => cursor = Some(at),
@@ -180,14 +180,15 @@ impl Watched {
                 if self.plans.len() >= PLANS && !self.plans.contains_key(&event.plan) {
                     self.plans.clear();
                 }
-                if !self.plans.contains_key(&event.plan) {
-                    let plan = journal.plan(event.plan).await?;
-                    let names = plan.tasks.into_iter().map(|task| task.handler.name).collect();
-                    self.plans.insert(event.plan, (names, HashMap::new()));
-                }
-                if let Some((_, begun)) = self.plans.get_mut(&event.plan) {
-                    begun.insert(*task, event.at);
-                }
+                let (_, starts) = match self.plans.entry(event.plan) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(place) => {
+                        let plan = journal.plan(event.plan).await?;
+                        let names = plan.tasks.into_iter().map(|task| task.handler.name).collect();
+                        place.insert((names, HashMap::new()))
+                    }
+                };
+                starts.insert(*task, event.at);
                 return Ok(None);
             }
             EventKind::TaskSucceeded { task, .. } => (task, "succeeded"),
@@ -199,8 +200,8 @@ impl Watched {
             }
             _ => return Ok(None),
         };
-        let Some((names, begun)) = self.plans.get_mut(&event.plan) else { return Ok(None) };
-        let Some((began, handler)) = begun.remove(task).zip(names.get(task.at())) else { return Ok(None) };
+        let Some((names, starts)) = self.plans.get_mut(&event.plan) else { return Ok(None) };
+        let Some((began, handler)) = starts.remove(task).zip(names.get(task.at())) else { return Ok(None) };
         let seconds = event.at.duration_since(began).as_secs_f64().max(0.0);
         Ok(Some((TaskLabels { handler: handler.clone(), result }, seconds)))
     }

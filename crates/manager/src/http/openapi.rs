@@ -1,4 +1,4 @@
-//! The OpenAPI document: the table of routes, written down. Pure.
+//! The `OpenAPI` document: the table of routes, written down. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{Access, Answer, Call, Reply, Route, problem};
 use crate::domain::Problem;
 
-/// Describes routes in OpenAPI 3.1.
+/// Describes routes in `OpenAPI` 3.1.
 pub fn openapi(routes: &[Route]) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();

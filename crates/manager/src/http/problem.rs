@@ -15,7 +15,7 @@ pub fn answer(error: &AppError, request: u64) -> Response<Body> {
         let cause = causes(error);
         tracing::error!(request, detail = error.detail, cause, "a request failed by our own fault");
     }
-    let mut response = plain(error.problem());
+    let mut response = plain(&error.problem());
     let headers = response.headers_mut();
     match error.kind {
         ErrorKind::Unauthenticated => {
@@ -42,7 +42,7 @@ pub fn no_route(no: &NoRoute, request: u64) -> Response<Body> {
 
 /// An answer with a status that no application error has.
 pub fn with_status(status: StatusCode, detail: String) -> Response<Body> {
-    plain(Problem {
+    plain(&Problem {
         kind: None,
         title: status.canonical_reason().map(str::to_owned),
         status: status.as_u16(),
@@ -51,8 +51,8 @@ pub fn with_status(status: StatusCode, detail: String) -> Response<Body> {
     })
 }
 
-fn plain(problem: Problem) -> Response<Body> {
-    let body = serde_json::to_vec(&problem).expect("a problem is plain data");
+fn plain(problem: &Problem) -> Response<Body> {
+    let body = serde_json::to_vec(problem).expect("a problem is plain data");
     let mut response = Response::new(Body::from(body));
     *response.status_mut() =
         StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -82,7 +82,7 @@ pub const PKGM_V1: ApiVersions =
 pub const FM_V1: ApiVersions =
     ApiVersions { name: "vnffm", prefix: "/vnffm/v1", version: "1.3.0", mandatory: false, lenient: true };
 
-/// How a route is described in the OpenAPI document; its query parameters are also what requests are checked against.
+/// How a route is described in the `OpenAPI` document; its query parameters are also what requests are checked against.
 #[derive(Clone, Default)]
 pub struct Doc {
     /// One line.

@@ -42,6 +42,7 @@ struct VimRequest {
 /// What is said of a VIM.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::option_option, reason = "null removes, and nothing said keeps")]
 struct VimBody {
     /// A unique name.
     #[serde(default)]
@@ -285,6 +286,7 @@ impl From<Vim> for VimShown {
 }
 
 /// Tells `null` from nothing said.
+#[expect(clippy::option_option, reason = "null removes, and nothing said keeps")]
 fn there<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(from).map(Some)
 }

@@ -48,17 +48,23 @@ impl Selector {
             (true, None, None, false) => Ok(Self::All),
             (false, Some(fields), None, false) => {
                 let mut tree = Tree::of(resource.mandatory);
-                fields.iter().for_each(|path| tree.add(path));
+                for path in &fields {
+                    tree.add(path);
+                }
                 Ok(Self::Only(tree))
             }
             (false, Some(fields), None, true) => {
                 let mut tree = Tree::of(resource.excluded);
-                fields.iter().for_each(|path| tree.spare(path));
+                for path in &fields {
+                    tree.spare(path);
+                }
                 Ok(Self::Without(tree))
             }
             (false, None, Some(exclude), false) => {
                 let mut tree = Tree::default();
-                exclude.iter().for_each(|path| tree.add(path));
+                for path in &exclude {
+                    tree.add(path);
+                }
                 // What must be there stays there.
                 for name in resource.mandatory {
                     tree.0.remove(*name);

@@ -87,13 +87,17 @@ impl Store {
         tx.commit().await
     }
 
-    /// Forgets the alarms of instances that are gone.
-    pub async fn forget_alarms(&self) -> Result<u64, StoreError> {
+    /// Forgets the alarms of instances that are gone, and those that are over and were raised before a time.
+    pub async fn forget_alarms(&self, before: Timestamp) -> Result<u64, StoreError> {
+        // Ids begin with the time at which they were made.
+        let millis = u64::try_from(before.as_millisecond()).unwrap_or(0);
+        let before = uuid::Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid().to_string();
         let none = self
             .db
             .read(
-                "SELECT a.id FROM alarm a WHERE NOT EXISTS (SELECT 1 FROM instance i WHERE i.id = a.instance) LIMIT 1",
-                &[],
+                "SELECT a.id FROM alarm a WHERE (a.cleared = 1 AND a.id < $1) \
+                 OR NOT EXISTS (SELECT 1 FROM instance i WHERE i.id = a.instance) LIMIT 1",
+                &[before.as_str().into()],
             )
             .await?
             .is_empty();
@@ -101,8 +105,9 @@ impl Store {
             return Ok(0);
         }
         self.write_one(
-            "DELETE FROM alarm WHERE NOT EXISTS (SELECT 1 FROM instance i WHERE i.id = alarm.instance)",
-            &[],
+            "DELETE FROM alarm WHERE (cleared = 1 AND id < $1) \
+             OR NOT EXISTS (SELECT 1 FROM instance i WHERE i.id = alarm.instance)",
+            &[before.into()],
         )
         .await
     }

@@ -90,12 +90,13 @@ impl Db {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
-            .auto_vacuum(SqliteAutoVacuum::Incremental)
             .busy_timeout(BUSY)
             .foreign_keys(true)
             .statement_cache_capacity(128);
         let fail = |error| StoreError::from_sqlx(&place, error);
-        let mut writer = SqliteConnection::connect_with(&options).await.map_err(fail)?;
+        // The writer's alone: setting it writes, which a reader cannot.
+        let writing = options.clone().auto_vacuum(SqliteAutoVacuum::Incremental);
+        let mut writer = SqliteConnection::connect_with(&writing).await.map_err(fail)?;
         migrate(&mut writer, &place).await?;
         let readers = SqlitePoolOptions::new()
             .min_connections(1)

@@ -284,12 +284,6 @@ impl Store {
         Ok(if dropped > 0 { Failed::Dropped(dropped) } else { Failed::Waits })
     }
 
-    /// How many notifications wait in all, for the metrics.
-    pub async fn backlog(&self) -> Result<i64, StoreError> {
-        let rows = self.db.read("SELECT count(*) FROM notification", &[]).await?;
-        rows.first().map_or(Ok(0), |row| row.int(0))
-    }
-
     pub(super) async fn write_one(&self, sql: &'static str, args: &[Arg]) -> Result<u64, StoreError> {
         let mut writer = self.db.writer().await;
         let mut tx = writer.begin().await?;

@@ -30,6 +30,8 @@ pub struct Entry {
 pub struct Fault {
     pub entry: Option<String>,
     pub reason: String,
+    /// Whether the disk is to blame, not the archive.
+    pub ours: bool,
 }
 
 /// Where the directory stands and how many entries it has.
@@ -129,7 +131,9 @@ fn locate(archive: &Window) -> Result<Located, Fault> {
 }
 
 fn locate64(archive: &Window, end: u64) -> Result<(Located, u64), Fault> {
-    let broken = |_| Fault::whole("its ZIP64 end record is not where it should be");
+    let broken = |error: io::Error| {
+        Fault::or_io(|| Fault::whole("its ZIP64 end record is not where it should be"), &error)
+    };
     let missing = || Fault::whole("it gives sizes of ZIP64 without a ZIP64 end record");
     let locator_at = end.checked_sub(LOCATOR64_BYTES as u64).ok_or_else(missing)?;
     let locator: [u8; LOCATOR64_BYTES] = archive.bytes(locator_at).map_err(broken)?;
@@ -165,7 +169,7 @@ fn record(directory: &mut impl Read, left: &mut u64, limits: &Limits) -> Result<
     take(directory, left, &mut comment)?;
 
     let shown = printable(&String::from_utf8_lossy(&raw_name));
-    let refuse = |reason: String| Err(Fault { entry: Some(shown.clone()), reason });
+    let refuse = |reason: String| Err(Fault { entry: Some(shown.clone()), reason, ours: false });
     let name = match name::check(&raw_name, limits.path_bytes) {
         Ok(name) => name,
         Err(reason) => return refuse(reason),
@@ -254,7 +258,8 @@ fn place(archive: &Window, directory: u64, mut records: Vec<Record>) -> Result<V
         if *header < free_from {
             return Err(Fault::entry(&entry.name, "overlaps another entry: it is refused as a ZIP bomb"));
         }
-        let local: [u8; LOCAL_BYTES] = archive.bytes(*header).map_err(|_| damaged())?;
+        let local: [u8; LOCAL_BYTES] =
+            archive.bytes(*header).map_err(|error| Fault::or_io(damaged, &error))?;
         let name_len = u64::from(u16_at(&local, 26));
         let mut name = Vec::new();
         archive
@@ -279,15 +284,20 @@ fn place(archive: &Window, directory: u64, mut records: Vec<Record>) -> Result<V
 
 impl Fault {
     fn whole(reason: impl Into<String>) -> Self {
-        Self { entry: None, reason: reason.into() }
+        Self { entry: None, reason: reason.into(), ours: false }
     }
 
     fn entry(name: &str, reason: &str) -> Self {
-        Self { entry: Some(name.into()), reason: reason.into() }
+        Self { entry: Some(name.into()), reason: reason.into(), ours: false }
+    }
+
+    /// A range that is not there is the archive's fault; a disk that fails is not.
+    fn or_io(missing: impl FnOnce() -> Self, error: &io::Error) -> Self {
+        if error.raw_os_error().is_some() { Self::io(error) } else { missing() }
     }
 
     fn io(error: &io::Error) -> Self {
-        Self::whole(format!("cannot be read: {error}"))
+        Self { ours: error.raw_os_error().is_some(), ..Self::whole(format!("cannot be read: {error}")) }
     }
 }
 

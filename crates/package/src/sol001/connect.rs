@@ -39,7 +39,7 @@ pub fn read(topology: &Topology, notes: &mut Notes) -> Result<Connected, Rejecti
     }
     // What is mapped to a requirement of the VNF is exposed; so is what is on no link of the VNF, since there is
     // nowhere else for it to be connected.
-    let mapped = mapped(topology)?;
+    let mapped = mapped(topology, notes)?;
     let exposed =
         cps.iter().filter(|cp| cp.virtual_link.is_none() || mapped.iter().any(|(id, _)| *id == cp.id));
     ext_cps.extend(exposed.map(|cp| ExtCp {
@@ -113,7 +113,7 @@ fn link(template: &Template, requirement: &str, topology: &Topology) -> Result<O
 }
 
 /// The connection points in `substitution_mappings`, with the VNF's requirement that each one meets.
-fn mapped(topology: &Topology) -> Result<Vec<(String, String)>, Rejection> {
+fn mapped(topology: &Topology, notes: &mut Notes) -> Result<Vec<(String, String)>, Rejection> {
     let Some(requirements) = topology.mappings().and_then(|mappings| mappings.field("requirements")) else {
         return Ok(Vec::new());
     };
@@ -127,12 +127,14 @@ fn mapped(topology: &Topology) -> Result<Vec<(String, String)>, Rejection> {
             continue;
         }
         let target = mapping.texts()?;
-        let [node, ..] = target.as_slice() else {
-            return Err(mapping.expected("[node, requirement]"));
-        };
+        let Some(node) = target.first() else { continue };
         if !topology.templates.iter().any(|template| template.name == *node) {
             let known = topology.names(&[NodeKind::VduCp, NodeKind::ExtCp]);
-            return Err(mapping.refuse(format!("{} is no node of this flavour; {known}", printable(node))));
+            notes.at(
+                &mapping,
+                &format!("{} is no node of this flavour, {known}; passed over", printable(node)),
+            );
+            continue;
         }
         mapped.push((node.clone(), requirement));
     }

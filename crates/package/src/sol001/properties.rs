@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{is_given, json_map, topology::Topology};
+use super::{
+    is_given, json_map,
+    topology::{Topology, with_defaults},
+};
 use crate::{
     item::Item,
     rejection::{Rejection, printable},
@@ -26,10 +29,14 @@ impl Properties {
         let (top_vnf, own_vnf) = (top.vnf()?, flavour.vnf()?);
         let mapped = flavour.mappings().and_then(|mappings| mappings.field("properties"));
         let mapped = mapped.map(|mapped| mapped.relabelled("substitution_mappings: properties"));
-        let Some(vnf) = top_vnf.or(own_vnf) else {
-            let reason =
-                "has no node of the VNF; expected a node template of a type derived from tosca.nodes.nfv.VNF";
-            return Err(top.item.refuse(reason));
+        // A flavour may do without a node of the VNF if its type says it all.
+        let (type_name, vnf) = match (top_vnf.or(own_vnf), flavour.mappings()) {
+            (Some(vnf), _) => (vnf.type_name.clone(), vnf.item.clone()),
+            (None, Some(mappings)) => (mappings.need("node_type", "the VNF's type")?.word()?, mappings),
+            (None, None) => {
+                let reason = "has no node of the VNF; expected a node template of a type derived from tosca.nodes.nfv.VNF";
+                return Err(top.item.refuse(reason));
+            }
         };
         let mut sources: Vec<Item> = Vec::new();
         // A flavour's node may repeat what the entry selects by default; the mapping says which flavour it is.
@@ -37,11 +44,11 @@ impl Properties {
         sources.extend(own_vnf.map(|vnf| vnf.given.clone()));
         sources.extend(top_vnf.map(|vnf| vnf.given.clone()));
         for source in &sources {
-            check(source, &vnf.type_name, types)?;
+            check(source, &type_name, types)?;
         }
-        sources.extend(own_vnf.map(|vnf| vnf.properties.clone()));
-        sources.extend(top_vnf.map(|vnf| vnf.properties.clone()));
-        Ok(Self { sources, vnf: vnf.item.clone() })
+        let nothing = Item { node: vnf.node.replaced(Kind::Map(Vec::new())), ..vnf.clone() };
+        sources.push(with_defaults(&nothing, &type_name, types)?);
+        Ok(Self { sources, vnf })
     }
 
     /// A property that must be there, as a word.

@@ -40,7 +40,7 @@ pub fn read(policies: &[Policy], vdus: &mut [Vdu], notes: &mut Notes) -> Result<
         }
     }
     for policy in policies.iter().filter(|policy| policy.kind == "VduScalingAspectDeltas") {
-        deltas(policy, &mut scaling.aspects, &step_names, vdus)?;
+        deltas(policy, &mut scaling.aspects, &step_names, vdus, notes)?;
     }
     for aspect in &scaling.aspects {
         if aspect.max_level > 0
@@ -51,7 +51,7 @@ pub fn read(policies: &[Policy], vdus: &mut [Vdu], notes: &mut Notes) -> Result<
         }
     }
     for policy in policies.iter().filter(|policy| policy.kind == "InstantiationLevels") {
-        levels(policy, &mut scaling)?;
+        levels(policy, &mut scaling, notes)?;
         if scaling.levels.len() * (vdus.len() + scaling.aspects.len()) > MOST_CELLS {
             return Err(policy
                 .item
@@ -133,17 +133,17 @@ fn deltas(
     aspects: &mut [Aspect],
     step_names: &BTreeMap<String, (Vec<String>, Item)>,
     vdus: &[Vdu],
+    notes: &mut Notes,
 ) -> Result<(), Rejection> {
     let properties = policy.item.need("properties", "an aspect and its deltas")?;
     let wanted = properties.need("aspect", "the name of a scaling aspect")?;
     let aspect_id = wanted.word()?;
-    let known: Vec<_> = aspects.iter().map(|aspect| printable(&aspect.id)).collect();
     let Some(aspect) = aspects.iter_mut().find(|aspect| aspect.id == aspect_id) else {
-        return Err(wanted.refuse(format!(
-            "{} is no aspect; expected one of: {}",
-            printable(&aspect_id),
-            known.join(", ")
-        )));
+        notes.at(
+            &wanted,
+            &format!("{} is no scaling aspect; its deltas are passed over", printable(&aspect_id)),
+        );
+        return Ok(());
     };
     let declared = properties.need("deltas", "the deltas by name")?;
     let mut by_name = BTreeMap::new();
@@ -160,13 +160,11 @@ fn deltas(
         // One name stands for equal steps; an aspect that names none has the one delta that is declared.
         let name = names.get(index).or(names.first());
         let added = match name {
-            Some(name) => by_name.get(name.as_str()).ok_or_else(|| {
-                let shown = printable(name);
-                declared.refuse(format!(
-                    "{shown} is missing, which {} names in step_deltas",
-                    printable(&aspect_id)
-                ))
-            })?,
+            Some(name) => by_name.get(name.as_str()).unwrap_or_else(|| {
+                let (name, aspect) = (printable(name), printable(&aspect_id));
+                notes.at(&declared, &format!("has no {name}, a step of {aspect}; the step adds nothing"));
+                &0
+            }),
             None if by_name.len() == 1 => by_name.values().next().unwrap_or(&0),
             None => return Err(declared.refuse("expected one delta, since the aspect has no step_deltas")),
         };
@@ -178,7 +176,7 @@ fn deltas(
     Ok(())
 }
 
-fn levels(policy: &Policy, scaling: &mut Scaling) -> Result<(), Rejection> {
+fn levels(policy: &Policy, scaling: &mut Scaling, notes: &mut Notes) -> Result<(), Rejection> {
     let properties = policy.item.need("properties", "the instantiation levels")?;
     let declared = properties.need("levels", "the instantiation levels by name")?;
     for (id, item) in declared.entries()? {
@@ -212,11 +210,15 @@ fn levels(policy: &Policy, scaling: &mut Scaling) -> Result<(), Rejection> {
             }
             Some(id)
         }
-        (None, [only]) => Some(only.id.clone()),
         (None, []) => None,
-        (None, _) => {
-            return Err(properties
-                .refuse("default_level is missing; expected the level to take when none is asked for"));
+        (None, [first, rest @ ..]) => {
+            if !rest.is_empty() {
+                notes.at(
+                    &properties,
+                    &format!("has no default_level; {} is taken, the first", printable(&first.id)),
+                );
+            }
+            Some(first.id.clone())
         }
     };
     Ok(())

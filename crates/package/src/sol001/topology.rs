@@ -165,6 +165,9 @@ impl Template {
         let named_at = raw.need("type", "a node type such as tosca.nodes.nfv.Vdu.Compute")?;
         let kind = types.kind(&named_at)?;
         let type_name = named_at.word()?;
+        // What the VNF's own node leaves open is given elsewhere, or missed by name; that needs no warning.
+        let mut silent = Notes::default();
+        let notes = if kind == NodeKind::Vnf { &mut silent } else { notes };
         let item = Item { node: scope.resolve(&raw.node, &name, notes), ..raw.clone() };
         let given = match item.field("properties") {
             Some(given) => given.relabelled(&item.label),
@@ -194,7 +197,7 @@ impl Template {
 }
 
 /// Adds what a type gives by default to what a template says.
-fn with_defaults(given: &Item, type_name: &str, types: &Types) -> Result<Item, Rejection> {
+pub fn with_defaults(given: &Item, type_name: &str, types: &Types) -> Result<Item, Rejection> {
     let Kind::Map(entries) = given.node.kind() else { return Ok(given.clone()) };
     let mut added = 0;
     let mut entries: Vec<(Key, Node)> = entries.clone();

@@ -150,6 +150,20 @@ fn flavours_beside_an_entry_that_does_not_import_them() {
 }
 
 #[test]
+fn a_type_that_says_it_all_needs_no_node() {
+    let flavour = fixture("layered_df_complex.yaml");
+    let node = flavour.find("    VNF:\n").expect("it has one");
+    let rest = flavour.find("    VDU1:\n").expect("it has one");
+    let alone = flavour[..node].to_owned() + &flavour[rest..];
+    let package =
+        Csar::of(&alone).with("Definitions/layered_types.yaml", fixture("layered_types.yaml")).accepted();
+    assert_eq!(
+        (package.vnfd.product_name.as_str(), package.vnfd.flavours[0].id.as_str()),
+        ("Sample VNF", "complex")
+    );
+}
+
+#[test]
 fn a_single_file_at_the_root() {
     let csar = Csar::default().with("vnf.yaml", fixture("kubernetes.yaml"));
     let package = csar.accepted();

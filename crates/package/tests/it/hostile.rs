@@ -232,6 +232,21 @@ fn archives_that_are_none() {
 }
 
 #[test]
+fn faults_of_this_machine_are_told_from_the_packages() {
+    let (dir, file) = on_disk(b"no archive");
+    assert!(!read(&file, &Policy::default()).expect_err("it is none").ours);
+    let gone = read(&dir.path().join("gone.csar"), &Policy::default()).expect_err("it is not there");
+    assert!(gone.ours && gone.to_string().starts_with("gone.csar: cannot be read: "), "{gone}");
+    let (dir, file) = on_disk(&archive(&good()));
+    std::fs::write(dir.path().join("out"), "in the way").expect("it can be written");
+    let blocked =
+        extract(&file, &dir.path().join("out"), &Policy::default()).expect_err("a file is in the way");
+    assert!(blocked.ours, "{blocked}");
+    let damaged = archive(&[Raw::new("a.yaml", b"x").change(|entry| entry.crc ^= 1)]);
+    assert!(!read_bytes(&damaged, &Policy::default()).expect_err("it is damaged").ours);
+}
+
+#[test]
 fn limits_are_the_policys() {
     let zip = Csar::hello().with("Files/big", vec![7; 1 << 20]).zip();
     let policy = |change: fn(&mut Limits)| {

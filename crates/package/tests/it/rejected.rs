@@ -289,16 +289,10 @@ const CASES: &[(&str, &str, &str)] = &[
         "60: aspects: properties: aspects: out: has 3 step_deltas; expected 1 for equal steps, or 2 as max_scale_level",
     ),
     (
-        "step_deltas: [one]",
-        "step_deltas: [two]",
-        "67: deltas: properties: deltas: two is missing, which out names in step_deltas",
-    ),
-    (
         "initial_delta: {number_of_instances: 1}",
         "initial_delta: {number_of_instances: 9}",
         "63: initial: properties: initial_delta: number_of_instances: expected 1 to 3 as node's vdu_profile says, found 9",
     ),
-    ("aspect: out", "aspect: in", "67: deltas: properties: aspect: in is no aspect; expected one of: out"),
     (
         "targets: [node]\n    - levels",
         "targets: [vl]\n    - levels",
@@ -318,11 +312,6 @@ const CASES: &[(&str, &str, &str)] = &[
         "default_level: a",
         "default_level: c",
         "73: levels: properties: default_level: expected one of the levels a, b, found 'c'",
-    ),
-    (
-        "          default_level: a\n",
-        "",
-        "71: levels: properties: default_level is missing; expected the level to take when none is asked for",
     ),
     (
         "scope: zone",
@@ -359,6 +348,51 @@ fn complaints_say_where_and_what_is_expected() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_others_pass_over_is_passed_over_with_a_warning() {
+    for (from, to, expected) in [
+        (
+            "step_deltas: [one]",
+            "step_deltas: [two]",
+            "67: deltas: properties: deltas: has no two, a step of out; the step adds nothing",
+        ),
+        (
+            "aspect: out",
+            "aspect: in",
+            "67: deltas: properties: aspect: in is no scaling aspect; its deltas are passed over",
+        ),
+        (
+            "          default_level: a\n",
+            "",
+            "71: levels: properties: has no default_level; a is taken, the first",
+        ),
+        (
+            "name: node\n",
+            "name: node\n        colour: red\n",
+            "27: node: colour: unknown property, passed over",
+        ),
+        (
+            "AntiAffinityRule",
+            "SecurityGroupRule",
+            "74: apart: policies of type SecurityGroupRule are passed over",
+        ),
+        (
+            "instantiate_end:",
+            "celebrate_end:",
+            "17: VNF: Vnflcm: celebrate_end: is no point of a lifecycle operation, and is passed over",
+        ),
+        (
+            "instantiate_end:",
+            "instantiate:",
+            "17: VNF: Vnflcm: instantiate: only instantiate_start and instantiate_end are run; the operation itself is done by the manager",
+        ),
+    ] {
+        assert!(GOOD.contains(from), "the case {from:?} changes nothing");
+        let warnings = csar(&GOOD.replacen(from, to, 1)).accepted().warnings;
+        assert!(warnings.contains(&format!("Definitions/vnfd.yaml:{expected}")), "{expected}\n{warnings:#?}");
+    }
 }
 
 #[test]

@@ -90,6 +90,7 @@ fn plan(shape: &Shape) -> Option<Plan> {
         kind: "test".into(),
         title: "a random plan".into(),
         subject: None,
+        once: None,
         request: Value::Null,
         phases,
         tasks,

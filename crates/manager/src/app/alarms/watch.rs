@@ -24,6 +24,8 @@ const MISSES: u32 = 3;
 const AT_ONCE: usize = 16;
 /// How many instances are read at a time.
 const PAGE: u32 = 200;
+/// How long an alarm that is over can still be read: a machine that comes and goes must not fill the disk.
+const REMEMBERED: Duration = Duration::from_hours(30 * 24);
 /// The longest that a machine has to answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -72,7 +74,7 @@ pub async fn watch(app: App, stop: CancellationToken) {
 }
 
 async fn look_at_machines(app: &App, silent: &mut Silent) -> Result<(), AppError> {
-    app.store.forget_alarms().await?;
+    app.store.forget_alarms(Timestamp::now() - REMEMBERED).await?;
     let open = app.store.open_alarms().await?;
     let mut known: HashSet<(InstanceId, String)> =
         open.into_iter().map(|alarm| (alarm.instance, alarm.key)).collect();

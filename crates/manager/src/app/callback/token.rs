@@ -92,7 +92,7 @@ impl Callbacks {
         let mut form = "grant_type=client_credentials".to_owned();
         // RFC 6749, 2.3.1: client and secret are form-encoded before they become user and password.
         let encode = |bytes: &[u8]| form_urlencoded::byte_serialize(bytes).collect::<String>();
-        let http = if secret.is_none() { self.identified()? } else { self.client() };
+        let http = if secret.is_none() { self.identified()? } else { self.client().clone() };
         let mut request = http.request(Method::POST, endpoint).timeout(TOTAL);
         if let Some(secret) = secret {
             request = request.basic_auth(encode(client.as_bytes()), Some(encode(secret.expose())));

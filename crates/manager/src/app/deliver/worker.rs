@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How often our right is renewed while we work.
-const RENEW: Duration = Duration::from_secs(3);
+const RENEW: Duration = Duration::from_millis(1_500);
 /// How many notifications are read at a time.
 const BATCH: u32 = 20;
 /// How many are delivered before others have their turn.

@@ -1,0 +1,161 @@
+//! One manager on a `SQLite` file, or two on one `PostgreSQL` database, each killed and started at will.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+    process::{Child, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use crate::harness::{Guywire, Output, Running};
+
+/// Long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Managers that share a data directory.
+pub struct Managers {
+    processes: Vec<Option<Child>>,
+    addresses: Vec<String>,
+    /// The data directory and commands on it. After the processes, so that it is dropped after them.
+    pub guywire: Guywire,
+    database: Option<Database>,
+}
+
+/// A database of one test, gone with it.
+struct Database {
+    server: String,
+    name: String,
+    url: String,
+}
+
+impl Managers {
+    /// One manager.
+    pub fn on_sqlite() -> Self {
+        Self::start(Guywire::new(), None, 1)
+    }
+
+    /// Two managers.
+    pub fn on_postgres(name: &str) -> Self {
+        let database = Database::new(name);
+        Self::start(Guywire::with_database(&database.url), Some(database), 2)
+    }
+
+    fn start(guywire: Guywire, database: Option<Database>, count: usize) -> Self {
+        let mut managers = Self { processes: Vec::new(), addresses: Vec::new(), guywire, database };
+        for at in 0..count {
+            managers.processes.push(None);
+            managers.addresses.push("127.0.0.1:0".to_owned());
+            managers.serve(at);
+        }
+        managers
+    }
+
+    /// The database's address, if it is not a file.
+    pub fn database(&self) -> Option<&str> {
+        self.database.as_ref().map(|database| database.url.as_str())
+    }
+
+    /// Kills one manager without a warning and starts it again on the same port. Two are killed in turn.
+    pub fn kill_and_start(&mut self, turn: usize) {
+        let at = turn % self.processes.len();
+        if let Some(mut process) = self.processes[at].take() {
+            kill_process(Pid::from_child(&process), Signal::KILL).expect("it can be killed");
+            process.wait().expect("it ends");
+        }
+        self.serve(at);
+    }
+
+    fn serve(&mut self, at: usize) {
+        // A lease that is short against the test: on PostgreSQL a dead manager's plans wait until it runs out.
+        let words = ["manager", "serve", "--listen", &self.addresses[at], "--lease", "1"];
+        let mut command = self.guywire.command(&words);
+        let log = std::fs::File::options().create(true).append(true).open(self.log(at)).expect("a log");
+        let mut process = command.stdout(Stdio::piped()).stderr(log).spawn().expect("it starts");
+        let stdout = process.stdout.take().expect("it is piped");
+        self.processes[at] = Some(process);
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let line = receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no start: {}", self.said()));
+        let address = line.strip_prefix("listening on http://").expect("it says where it listens");
+        address.clone_into(&mut self.addresses[at]);
+    }
+
+    fn log(&self, at: usize) -> PathBuf {
+        self.guywire.data().with_file_name("files").join(format!("manager-{at}.log"))
+    }
+
+    /// What they have logged.
+    pub fn said(&self) -> String {
+        let logs =
+            (0..self.addresses.len()).map(|at| std::fs::read_to_string(self.log(at)).unwrap_or_default());
+        logs.collect::<Vec<_>>().join("\n----\n")
+    }
+
+    /// Runs a command against the first manager that answers.
+    pub fn run(&self, words: &[&str]) -> Output {
+        let mut command = self.guywire.command(words);
+        command.env("GUYWIRE_URL", format!("http://{}", self.addresses[0]));
+        command.env("XDG_CONFIG_HOME", self.guywire.data().with_file_name("files"));
+        Running::spawn(&mut command).wait()
+    }
+
+    /// Runs a command that must succeed, and reads what it prints.
+    pub fn json(&self, words: &[&str]) -> serde_json::Value {
+        let words: Vec<&str> = words.iter().chain(&["-o", "json"]).copied().collect();
+        let output = self.run(&words);
+        assert_eq!(output.code, Some(0), "guywire {words:?}: {output:#?}\n{}", self.said());
+        serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{words:?}: {error}: {output:?}"))
+    }
+}
+
+impl Drop for Managers {
+    fn drop(&mut self) {
+        for process in self.processes.iter_mut().flatten() {
+            if let Err(error) = process.kill().and_then(|()| process.wait()) {
+                eprintln!("a manager stays: {error}");
+            }
+        }
+        if std::thread::panicking() {
+            eprintln!("{}", self.said());
+        }
+    }
+}
+
+impl Database {
+    fn new(name: &str) -> Self {
+        let server = std::env::var("GUYWIRE_TEST_POSTGRES").expect(
+            "GUYWIRE_TEST_POSTGRES is not set; run the tests with `cargo xtask test`, which starts a server",
+        );
+        let name = format!("crash_{}_{name}", std::process::id());
+        let (head, tail) = server.split_once("/postgres?").expect("the URL names the database `postgres`");
+        let url = format!("{head}/{name}?{tail}");
+        let database = Self { server, name, url };
+        database.tell(&format!("CREATE DATABASE {}", database.name));
+        database
+    }
+
+    fn tell(&self, statement: &str) {
+        let statement = statement.to_owned();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut connection = PgConnection::connect(&self.server).await.unwrap();
+            sqlx::query(AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
+        });
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.tell(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
+    }
+}
