@@ -43,14 +43,14 @@ impl Story {
     }
 
     /// Where an operation stands.
-    pub fn state(&self, managers: &Managers, operation: &str) -> String {
+    pub fn state(managers: &Managers, operation: &str) -> String {
         let shown = managers.json(&["op", "show", operation]);
         shown["operationState"].as_str().expect("a state").to_owned()
     }
 
     /// Waits for an operation's end.
-    pub fn wait(&self, managers: &Managers, operation: &str) {
-        until("the operation completes", || (self.state(managers, operation) == "COMPLETED").then_some(()));
+    pub fn wait(managers: &Managers, operation: &str) {
+        until("the operation completes", || (Self::state(managers, operation) == "COMPLETED").then_some(()));
     }
 
     /// Looks at the operation, the machines and what was told.
