@@ -11,7 +11,7 @@ use guywire_manager::{
         callback::{Callbacks, Outbound},
         deliver,
         grant::Grant,
-        lcm, vims,
+        lcm, packages, vims,
     },
     domain::CallbackAuth,
     http::{self, ServeOptions, TlsFiles},
@@ -68,6 +68,7 @@ async fn serve(installation: &Installation, options: Serve) -> anyhow::Result<Ex
     let app = application(installation, &options, store, url.trim_end_matches('/').to_owned()).await?;
     ensure_admin(&app.store, installation.data()).await?;
     vims::ensure_default(&app.store).await?;
+    packages::recover(&app).await?;
 
     let stop = CancellationToken::new();
     let work = TaskTracker::new();

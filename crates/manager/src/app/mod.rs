@@ -9,6 +9,7 @@ pub mod grant;
 pub mod hiding;
 pub mod lcm;
 pub mod notices;
+pub mod packages;
 pub mod requests;
 #[cfg(test)]
 pub(crate) mod samples;

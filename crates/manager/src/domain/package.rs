@@ -77,3 +77,25 @@ pub enum UsageState {
     /// None does.
     NotInUse,
 }
+
+impl OnboardingState {
+    /// The word that SOL003 has for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "CREATED",
+            Self::Uploading => "UPLOADING",
+            Self::Processing => "PROCESSING",
+            Self::Onboarded => "ONBOARDED",
+        }
+    }
+}
+
+impl OperationalState {
+    /// The word that SOL003 has for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Enabled => "ENABLED",
+            Self::Disabled => "DISABLED",
+        }
+    }
+}

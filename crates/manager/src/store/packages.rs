@@ -1,7 +1,7 @@
 //! Packages.
 
 use super::{Arg, Row, Store, StoreError, to_json};
-use crate::domain::{Notice, OnboardingState, PackageId, PackageRecord};
+use crate::domain::{Notice, OnboardingState, PackageId, PackageRecord, UsageState};
 
 impl Store {
     /// Keeps a new package.
@@ -10,7 +10,7 @@ impl Store {
         let mut tx = writer.begin().await?;
         tx.execute(
             "INSERT INTO package (id, rev, vnfd_id, state, doc) VALUES ($1, 1, NULL, $2, $3)",
-            &[package.id.to_string().into(), word(package.onboarding).into(), to_json(package).into()],
+            &[package.id.to_string().into(), package.onboarding.as_str().into(), to_json(package).into()],
         )
         .await?;
         tx.commit().await
@@ -46,6 +46,49 @@ impl Store {
         rows.iter().map(parse).collect()
     }
 
+    /// A page of packages, the oldest first, each with whether instances follow it.
+    pub async fn packages_with_usage(
+        &self,
+        after: Option<PackageId>,
+        limit: u32,
+    ) -> Result<Vec<(PackageRecord, UsageState)>, StoreError> {
+        let after = after.map(|id| id.to_string()).unwrap_or_default();
+        let rows = self
+            .db
+            .read(
+                "SELECT doc, rev, CASE WHEN EXISTS (SELECT 1 FROM instance i WHERE i.package = p.id) \
+                 THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END \
+                 FROM package p WHERE p.id > $1 ORDER BY p.id LIMIT $2",
+                &[after.into(), i64::from(limit).into()],
+            )
+            .await?;
+        let used = |row: &Row| Ok(if row.int(2)? == 0 { UsageState::NotInUse } else { UsageState::InUse });
+        rows.iter().map(|row| Ok((parse(row)?, used(row)?))).collect()
+    }
+
+    /// Packages whose content is arriving or being read.
+    pub async fn packages_under_way(&self) -> Result<Vec<PackageRecord>, StoreError> {
+        let rows = self
+            .db
+            .read("SELECT doc, rev FROM package WHERE state IN ('UPLOADING', 'PROCESSING') ORDER BY id", &[])
+            .await?;
+        rows.iter().map(parse).collect()
+    }
+
+    /// Whether some package has the content of this name.
+    pub async fn content_is_used(&self, name: &str) -> Result<bool, StoreError> {
+        // A name is a hash with an ending, so there is nothing in it that LIKE would read differently.
+        let pattern = format!("%\"content\":[\"{name}\",%");
+        let rows = self
+            .db
+            .read(
+                "SELECT id FROM package WHERE state = 'ONBOARDED' AND doc LIKE $1 LIMIT 1",
+                &[pattern.into()],
+            )
+            .await?;
+        Ok(!rows.is_empty())
+    }
+
     /// Writes a package that was decided on its present revision. `Taken` if its descriptor is onboarded already.
     pub async fn update_package(
         &self,
@@ -63,7 +106,7 @@ impl Store {
                     package.id.to_string().into(),
                     package.rev.into(),
                     Arg::from(vnfd_id),
-                    word(package.onboarding).into(),
+                    package.onboarding.as_str().into(),
                     to_json(package).into(),
                 ],
             )
@@ -101,15 +144,6 @@ impl Store {
         drop(writer);
         self.tell();
         Ok(())
-    }
-}
-
-fn word(state: OnboardingState) -> &'static str {
-    match state {
-        OnboardingState::Created => "CREATED",
-        OnboardingState::Uploading => "UPLOADING",
-        OnboardingState::Processing => "PROCESSING",
-        OnboardingState::Onboarded => "ONBOARDED",
     }
 }
 

@@ -1,8 +1,0 @@
-//! Package management: `/vnfpkgm/v1`.
-
-use super::Route;
-
-/// The routes.
-pub fn routes() -> Vec<Route> {
-    Vec::new()
-}
