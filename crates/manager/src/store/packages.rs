@@ -121,7 +121,7 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets a package that no instance follows.
+    /// Forgets a package that no instance follows. `Taken` if an operation is about to make one follow it.
     pub async fn delete_package(
         &self,
         package: &PackageRecord,
@@ -129,6 +129,22 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut writer = self.db.writer().await;
         let mut tx = writer.begin().await?;
+        // An operation that is not finished may be about to move its instance to this package.
+        let awaited = format!("%\"package\":[\"{}\",%", package.id);
+        let rows = tx
+            .fetch(
+                "SELECT id FROM operation WHERE state IN ('STARTING', 'PROCESSING', 'ROLLING_BACK', 'FAILED_TEMP') \
+                 AND type = 'CHANGE_VNFPKG' AND doc LIKE $1 LIMIT 1",
+                &[awaited.into()],
+            )
+            .await?;
+        if let Some(row) = rows.first() {
+            return Err(StoreError::taken(format!(
+                "operation {} changes an instance to package {} and is not finished; wait for its end, or fail it",
+                row.text(0)?,
+                package.id
+            )));
+        }
         let gone = tx
             .execute(
                 "DELETE FROM package WHERE id = $1 AND rev = $2 AND NOT EXISTS \

@@ -48,7 +48,7 @@ pub struct CreateVnfPkgInfoRequest {
 #[schemars(extend("minProperties" = 1))]
 pub struct VnfPkgInfoModifications {
     /// Whether it may be instantiated.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "OperationalState")]
     pub operational_state: Option<OperationalState>,
     /// Free attributes: `null` takes one away, or all of them.
@@ -230,4 +230,12 @@ fn disk(error: std::io::Error) -> AppError {
 /// Tells an attribute that is `null` from one that is not there.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
+}
+
+/// An attribute that a patch may change and not take away.
+fn not_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<OperationalState>, D::Error> {
+    let found = Option::deserialize(deserializer)?;
+    found
+        .map(Some)
+        .ok_or_else(|| serde::de::Error::custom("it cannot be taken away; write ENABLED or DISABLED"))
 }

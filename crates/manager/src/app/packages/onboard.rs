@@ -42,7 +42,8 @@ impl Failure {
         if reason.file.starts_with('.') && reason.file.contains("upload-") {
             WHOLE.clone_into(&mut reason.file);
         }
-        Self { reason, kind: ErrorKind::Unprocessable }
+        let kind = if reason.ours { ErrorKind::Unavailable } else { ErrorKind::Unprocessable };
+        Self { reason, kind }
     }
 }
 

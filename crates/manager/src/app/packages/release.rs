@@ -1,10 +1,7 @@
 //! A package that goes, with its files.
 
 use super::{App, blocking, files::Shelf, recover::settled};
-use crate::{
-    domain::{AppError, Notice, OnboardingState, OperationalState, PackageId, PackageRecord},
-    store::StoreErrorKind,
-};
+use crate::domain::{AppError, Notice, OnboardingState, OperationalState, PackageId, PackageRecord};
 
 /// Deletes a package that nobody uses, with its content. `check` sees the package before anything is decided.
 pub async fn delete(
@@ -25,13 +22,8 @@ pub async fn delete(
         Vec::new()
     };
     if let Err(error) = app.store.delete_package(&package, &notices).await {
-        // An instance, or an operation that changes to this package, may have come in between.
+        // An instance may have come in between.
         may_go(&package, app.store.instances_of(id).await?)?;
-        if error.kind == StoreErrorKind::Taken {
-            return Err(AppError::conflict(format!(
-                "an operation that is not finished changes an instance to package {id}; wait for its end, or fail it"
-            )));
-        }
         return Err(error.into());
     }
     let used = match &package.content {

@@ -7,7 +7,7 @@ mod render;
 use http::header;
 
 use self::render::{PACKAGE, VnfPkgInfo};
-use super::{Access, Answer, Call, PKGM_V1, Reply, Route, page};
+use super::{Access, Answer, Call, PKGM_V1, Reply, Route, page, problem};
 use crate::{
     app::packages::{self, CreateVnfPkgInfoRequest, UploadFromUriRequest, VnfPkgInfoModifications},
     domain::{AppError, ErrorKind, PackageId, PackageRecord, UsageState},
@@ -52,7 +52,8 @@ pub fn routes() -> Vec<Route> {
         Route::get(CONTENT, Access::Reader, content::package)
             .doc(TAG, "A package's content, or a part of it")
             .answers_media(200, ZIP, "The content")
-            .answers_media(206, ZIP, "The part that Range asks for"),
+            .answers_media(206, ZIP, "The part that Range asks for")
+            .answers_media(409, problem::MEDIA, "It is not onboarded"),
         Route::post(FROM_URI, Access::Operator, upload_from_uri)
             .doc(TAG, "Have a package's content fetched")
             .takes::<UploadFromUriRequest>()
@@ -60,11 +61,13 @@ pub fn routes() -> Vec<Route> {
         Route::get(VNFD, Access::Reader, content::vnfd)
             .doc(TAG, "The descriptor: text if it is one file, else a ZIP")
             .answers_media(200, "text/plain", "The one file that it is")
-            .answers_media(200, ZIP, "All files that it is"),
+            .answers_media(200, ZIP, "All files that it is")
+            .answers_media(409, problem::MEDIA, "It is not onboarded"),
         Route::get(ARTIFACT, Access::Reader, content::artifact)
             .doc(TAG, "A file of the package, or a part of it")
             .answers_media(200, OCTETS, "The file")
-            .answers_media(206, OCTETS, "The part that Range asks for"),
+            .answers_media(206, OCTETS, "The part that Range asks for")
+            .answers_media(409, problem::MEDIA, "It is not onboarded"),
     ];
     routes.into_iter().map(|route| route.api(PKGM_V1)).collect()
 }

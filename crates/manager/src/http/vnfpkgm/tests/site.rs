@@ -6,48 +6,37 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
-use guywire_model::{MachineName, Observed};
 use guywire_package::Policy;
-use guywire_plan::{Engine, Handlers, Options, Plan, journal::SqliteJournal};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tempfile::TempDir;
+use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     app::{
         App, Config,
-        callback::{Callbacks, Outbound},
-        works::{MachineOrder, Place, PointOrder, PointPlan, Works, WorksError},
+        callback::Outbound,
+        samples::{Ground, Machines},
     },
-    domain::Vim,
     http::{ServeOptions, all, bind},
-    store::Store,
 };
 
-/// A manager and its directory.
+/// A manager that listens.
 pub(super) struct Site {
     pub(super) app: App,
-    pub(super) dir: Arc<TempDir>,
     pub(super) url: String,
-    pub(super) client: reqwest::Client,
+    client: reqwest::Client,
     _stop: DropGuard,
 }
 
 impl Site {
-    pub(super) async fn start() -> Self {
-        Self::start_with(Arc::new(tempfile::tempdir().unwrap()), Policy::default()).await
+    pub(super) async fn start(ground: &Ground) -> Self {
+        Self::start_with(ground, Policy::default()).await
     }
 
-    /// A manager on a directory that may have been another one's.
-    pub(super) async fn start_with(dir: Arc<TempDir>, policy: Policy) -> Self {
-        let store = Arc::new(Store::sqlite(&dir.path().join("manager.db")).await.unwrap());
-        Self::start_on(dir, store, policy).await
-    }
-
-    pub(super) async fn start_on(dir: Arc<TempDir>, store: Arc<Store>, policy: Policy) -> Self {
+    /// A manager on a ground that may have others.
+    pub(super) async fn start_with(ground: &Ground, policy: Policy) -> Self {
         let bound = bind(ServeOptions {
             listen: vec!["127.0.0.1:0".parse().unwrap()],
             tls: None,
@@ -56,28 +45,32 @@ impl Site {
         })
         .unwrap();
         let url = bound.url();
-        let data = dir.path();
-        let journal = SqliteJournal::open(&data.join("journal.db")).await.unwrap();
-        let secrets = Arc::new(guywire_secrets::Store::open_with(data, None).unwrap());
         let outbound = Outbound { test_callback: false, ..Outbound::default() };
-        let app = App {
-            store,
-            engine: Engine::new(Arc::new(journal), Handlers::new(), Options::default()),
-            works: Arc::new(NoMachines),
-            callbacks: Callbacks::new(&outbound, data, secrets.clone()).unwrap(),
-            secrets,
-            config: Arc::new(Config {
-                data: data.to_owned(),
-                url: url.clone(),
-                nfvo: None,
-                outbound,
-                packages: policy,
-            }),
-        };
+        let mut app = ground.app_with(outbound, Arc::new(Machines::default())).await;
+        app.config = Arc::new(Config { url: url.clone(), packages: policy, ..app.config.as_ref().clone() });
         let stop = CancellationToken::new();
         tokio::spawn(bound.serve(app.clone(), all(), stop.clone()));
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        Self { app, dir, url, client, _stop: stop.drop_guard() }
+        Self { app, url, client, _stop: stop.drop_guard() }
+    }
+
+    /// Begins an upload of so many bytes and sends the first of them.
+    pub(super) async fn begin(&self, id: &str, length: usize, first: &[u8]) -> TcpStream {
+        let address = self.url.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "PUT /vnfpkgm/v1/vnf_packages/{id}/package_content HTTP/1.1\r\nHost: {address}\r\n\
+             Content-Type: application/zip\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(first).await.unwrap();
+        for _ in 0..200 {
+            if self.show(id).await["onboardingState"] == "UPLOADING" {
+                return stream;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("the upload of {id} does not begin");
     }
 
     pub(super) fn request(&self, method: Method, rest: &str) -> RequestBuilder {
@@ -145,7 +138,7 @@ impl Site {
     }
 
     pub(super) fn packages(&self) -> PathBuf {
-        self.dir.path().join("packages")
+        self.app.config.data.join("packages")
     }
 }
 
@@ -168,40 +161,42 @@ pub(super) fn packed(tree: &Path) -> Vec<u8> {
     std::fs::read(file).unwrap()
 }
 
+/// The example package with another text in one of its files.
+pub(super) fn altered(file: &str, old: &str, new: &str) -> Vec<u8> {
+    let tree = copy();
+    let path = tree.path().join(file);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(old), "{file} has no {old:?}");
+    std::fs::write(&path, text.replace(old, new)).unwrap();
+    packed(tree.path())
+}
+
+/// The example package with its descriptor in one file.
+pub(super) fn in_one_file() -> (Vec<u8>, String) {
+    let tree = copy();
+    let definitions = tree.path().join("Definitions");
+    let entry = std::fs::read_to_string(definitions.join("hello.yaml")).unwrap();
+    let types = std::fs::read_to_string(definitions.join("hello_types.yaml")).unwrap();
+    let nodes = &types[types.find("node_types:").unwrap()..];
+    let whole = format!("{}\n{nodes}", entry.replace("  - hello_types.yaml\n", ""));
+    std::fs::write(definitions.join("hello.yaml"), &whole).unwrap();
+    std::fs::remove_file(definitions.join("hello_types.yaml")).unwrap();
+    (packed(tree.path()), whole)
+}
+
+fn copy() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let csar = dir.path().join("whole.csar");
+    guywire_package::pack(&examples().join("hello"), &csar).unwrap();
+    let tree = tempfile::tempdir().unwrap();
+    guywire_package::extract(&csar, tree.path(), &Policy::default()).unwrap();
+    tree
+}
+
 pub(super) fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
 }
 
 pub(super) fn sha256(bytes: &[u8]) -> String {
     crate::http::hex(&Sha256::digest(bytes))
-}
-
-/// A place without machines.
-struct NoMachines;
-
-#[async_trait]
-impl Works for NoMachines {
-    async fn place(&self, _: &Vim) -> Result<Place, WorksError> {
-        Err(none())
-    }
-
-    async fn observe(&self, _: &str) -> Result<Observed, WorksError> {
-        Err(none())
-    }
-
-    async fn plan_machines(&self, _: &MachineOrder) -> Result<Option<Plan>, WorksError> {
-        Err(none())
-    }
-
-    async fn plan_point(&self, _: &PointOrder) -> Result<PointPlan, WorksError> {
-        Err(none())
-    }
-
-    async fn answers(&self, _: &str, _: &MachineName) -> Result<bool, WorksError> {
-        Err(none())
-    }
-}
-
-fn none() -> WorksError {
-    WorksError { reason: "there are no machines here".to_owned(), retry: false }
 }
