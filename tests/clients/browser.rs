@@ -81,18 +81,18 @@ impl Browser {
         });
         let mut browser =
             Self { process, input, messages, next: 0, session: None, events: Vec::new(), _dir: dir };
-        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
+        let target = browser.call("Target.createTarget", &json!({"url": "about:blank"}));
         let attach = json!({"targetId": target["targetId"], "flatten": true});
-        let session = browser.call("Target.attachToTarget", attach);
+        let session = browser.call("Target.attachToTarget", &attach);
         browser.session = session["sessionId"].as_str().map(str::to_owned);
         for domain in ["Page", "Runtime", "Log", "Network"] {
-            browser.call(&format!("{domain}.enable"), json!({}));
+            browser.call(&format!("{domain}.enable"), &json!({}));
         }
         browser
     }
 
     /// Calls a method and gives what it answers.
-    pub fn call(&mut self, method: &str, params: Value) -> Value {
+    pub fn call(&mut self, method: &str, params: &Value) -> Value {
         self.next += 1;
         let mut message = json!({"id": self.next, "method": method, "params": params});
         if let Some(session) = &self.session {
@@ -117,22 +117,22 @@ impl Browser {
         let Screen { width, height, dark } = screen;
         let metrics =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
-        self.call("Emulation.setDeviceMetricsOverride", metrics);
+        self.call("Emulation.setDeviceMetricsOverride", &metrics);
         let scheme = if dark { "dark" } else { "light" };
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
-        self.call("Emulation.setEmulatedMedia", media);
+        self.call("Emulation.setEmulatedMedia", &media);
     }
 
     /// Goes to an address.
     pub fn go(&mut self, url: &str) {
-        let answer = self.call("Page.navigate", json!({"url": url}));
+        let answer = self.call("Page.navigate", &json!({"url": url}));
         assert!(answer.get("errorText").is_none(), "{url}: {answer}");
     }
 
     /// What an expression gives in the page.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
-        let mut answer = self.call("Runtime.evaluate", params);
+        let mut answer = self.call("Runtime.evaluate", &params);
         assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
         answer["result"]["value"].take()
     }
@@ -154,18 +154,18 @@ impl Browser {
             let kind = if text.is_empty() { kind } else { "keyDown" };
             let event =
                 json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
-            self.call("Input.dispatchKeyEvent", event);
+            self.call("Input.dispatchKeyEvent", &event);
         }
     }
 
     /// Writes text where the cursor is.
     pub fn type_text(&mut self, text: &str) {
-        self.call("Input.insertText", json!({"text": text}));
+        self.call("Input.insertText", &json!({"text": text}));
     }
 
     /// Keeps what is shown as a picture.
     pub fn screenshot(&mut self, file: &Path) {
-        let picture = self.call("Page.captureScreenshot", json!({"format": "png"}));
+        let picture = self.call("Page.captureScreenshot", &json!({"format": "png"}));
         let bytes = STANDARD.decode(picture["data"].as_str().expect("a picture")).expect("base64");
         assert!(bytes.len() > 2000, "an empty picture");
         std::fs::write(file, bytes).expect("it is written");

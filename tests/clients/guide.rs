@@ -30,13 +30,12 @@ fn run(manager: &Manager, commands: &str) -> String {
         let checkout = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
         std::os::unix::fs::symlink(checkout, examples).expect("a link");
     }
-    let mut command: Command = manager.command(&[]);
     let mut shell = Command::new("sh");
     shell.args(["-euc", &script]).current_dir(dir).env("PATH", format!("{programs}:{path}"));
-    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let environment = manager.command(&[]);
+    shell.envs(environment.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = Running::spawn(&mut shell).wait();
     assert_eq!(output.code, Some(0), "{script}\n{output:#?}\n{}", manager.said());
-    command.env_clear();
     output.stdout
 }
 

@@ -34,7 +34,7 @@ impl Manager {
         let mut manager = Self { process: None, url: String::new(), token: String::new(), guywire };
         manager.serve("127.0.0.1:0");
         let token = std::fs::read_to_string(manager.guywire.data().join("admin-token")).expect("a token");
-        manager.token = token.trim().to_owned();
+        token.trim().clone_into(&mut manager.token);
         let lab = format!("lab={}", manager.guywire.name());
         manager.ok(&["vim", "register", "own", "--type", "lab", "--interface", &lab, "--default"]);
         manager

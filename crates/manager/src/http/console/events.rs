@@ -206,13 +206,17 @@ impl Follower {
     /// Tells what is new in a plan; whether anything is.
     async fn plan(&mut self, id: PlanId) -> Result<bool, Gone> {
         let journal = self.app.engine.journal().clone();
-        if !self.plans.contains_key(&id) {
-            let plan = journal.plan(id).await.map_err(unreadable)?;
-            let view = PlanView::new(id, &plan);
-            self.plans.insert(id, Followed { plan, view });
-            self.snapshot(id).await?;
-        }
-        let Some(cursor) = self.plans.get(&id).map(|followed| followed.view.cursor) else { return Ok(false) };
+        let cursor = match self.plans.get(&id) {
+            Some(followed) => followed.view.cursor,
+            None => {
+                let plan = journal.plan(id).await.map_err(unreadable)?;
+                let view = PlanView::new(id, &plan);
+                let cursor = view.cursor;
+                self.plans.insert(id, Followed { plan, view });
+                self.snapshot(id).await?;
+                cursor
+            }
+        };
         let events = journal.events(Some(id), cursor, PAGE).await.map_err(unreadable)?;
         if events.is_empty() {
             return Ok(false);

@@ -43,12 +43,10 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 /// The first page, for whoever asks `/` for HTML.
-#[expect(clippy::unused_async, reason = "a handler is asynchronous, whatever it does")]
 pub async fn index(_call: Call) -> Answer {
     Ok(reply(&INDEX).with_header(header::VARY, "Accept"))
 }
 
-#[expect(clippy::unused_async, reason = "a handler is asynchronous, whatever it does")]
 async fn show(call: Call) -> Answer {
     let file = FILES.iter().find(|file| file.0 == call.path);
     let file = file.ok_or_else(|| AppError::not_found("the console has no such file"))?;
