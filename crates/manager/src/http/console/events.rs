@@ -206,16 +206,15 @@ impl Follower {
     /// Tells what is new in a plan; whether anything is.
     async fn plan(&mut self, id: PlanId) -> Result<bool, Gone> {
         let journal = self.app.engine.journal().clone();
-        let cursor = match self.plans.get(&id) {
-            Some(followed) => followed.view.cursor,
-            None => {
-                let plan = journal.plan(id).await.map_err(unreadable)?;
-                let view = PlanView::new(id, &plan);
-                let cursor = view.cursor;
-                self.plans.insert(id, Followed { plan, view });
-                self.snapshot(id).await?;
-                cursor
-            }
+        let cursor = if let Some(followed) = self.plans.get(&id) {
+            followed.view.cursor
+        } else {
+            let plan = journal.plan(id).await.map_err(unreadable)?;
+            let view = PlanView::new(id, &plan);
+            let cursor = view.cursor;
+            self.plans.insert(id, Followed { plan, view });
+            self.snapshot(id).await?;
+            cursor
         };
         let events = journal.events(Some(id), cursor, PAGE).await.map_err(unreadable)?;
         if events.is_empty() {
