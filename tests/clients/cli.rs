@@ -35,7 +35,11 @@ fn a_vnf_lives_from_its_package_to_its_end() {
     for name in [vnfd.as_str(), "Hello", &package[..23], &package[28..]] {
         assert_eq!(manager.json(&["package", "show", name])["id"], package.as_str(), "{name}");
     }
-    assert!(manager.ok(&["package", "vnfd", &package]).stdout.contains("tosca_definitions_version"));
+    manager.fails(&["package", "vnfd", &package], 1, &["several files", "--zip FILE"]);
+    let zip = manager.file("vnfd.zip", None).display().to_string();
+    manager.ok(&["package", "vnfd", &package, "--zip", &zip]);
+    assert!(std::fs::read(&zip).expect("it is saved").starts_with(b"PK"));
+    manager.fails(&["package", "vnfd", &package, "--zip", &zip], 1, &["choose another name"]);
     let artifact = manager.ok(&["package", "artifact", &package, "Scripts/hello.py"]).stdout;
     let tree = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/hello/Scripts/hello.py");
     assert_eq!(artifact, std::fs::read_to_string(tree).expect("the script"));

@@ -11,6 +11,7 @@ mod browser;
 mod callback;
 mod cli;
 mod console;
+mod guide;
 mod manager;
 mod openstack;
 mod wrong;

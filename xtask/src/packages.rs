@@ -34,6 +34,8 @@ pub const TEST: &[Package] = &[
     ("python3-venv", "the OpenStack client, which our interface is tested with, is a Python program"),
     ("chromium", "the console is tested in a real browser"),
     ("fonts-dejavu-core", "a browser without any font shows no text"),
+    ("curl", "the commands of docs/nfvo.md are run as they stand there"),
+    ("jq", "likewise"),
 ];
 
 /// Keeps packages from starting their services while they are installed.

@@ -8,12 +8,13 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use guywire_package::{Policy, Signature};
+use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use crate::{
     cli::{Global, Output, package::PackageCommand, target::Target},
     client::{
-        Client, params,
+        Client, Refused, params,
         resolve::{self, PACKAGE},
         transfer,
     },
@@ -81,7 +82,17 @@ async fn ask(command: PackageCommand, client: &Client, output: Output) -> anyhow
         PackageCommand::Vnfd { package, zip } => {
             let id = resolve::id(client, PACKAGE, &package).await?;
             let accept = if zip.is_some() { "application/zip" } else { "text/plain" };
-            transfer::download(client, &format!("{}/vnfd", path(&id)), accept, zip.as_deref()).await?;
+            let path = format!("{}/vnfd", path(&id));
+            let saved = transfer::download(client, &path, accept, zip.as_deref()).await;
+            let several = |error: &anyhow::Error| {
+                error.downcast_ref::<Refused>().is_some_and(|no| no.status == StatusCode::NOT_ACCEPTABLE)
+            };
+            match saved {
+                Err(error) if several(&error) => {
+                    bail!("the VNFD of package {id} is several files; save them all with --zip FILE")
+                }
+                saved => saved?,
+            };
         }
         PackageCommand::Artifact { package, path: artifact, file } => {
             let id = resolve::id(client, PACKAGE, &package).await?;

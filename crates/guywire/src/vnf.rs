@@ -124,19 +124,7 @@ async fn listed(client: &Client, listing: &Listing, output: Output) -> anyhow::R
 
 /// The VNFD of the package that `words` names.
 async fn vnfd_id(client: &Client, words: &str) -> anyhow::Result<String> {
-    let id = match resolve::id(client, PACKAGE, words).await {
-        // A VNFD's id is mostly a UUID as well, so what looks like a package's id may be one.
-        Ok(id) if id == words => {
-            let filter = format!("(eq,vnfdId,'{id}')");
-            let packages = client.list(PACKAGE.path, &[("filter", &filter)], 1).await?;
-            if !packages.is_empty() {
-                return Ok(id);
-            }
-            id
-        }
-        Ok(id) => id,
-        Err(error) => return Err(error),
-    };
+    let id = resolve::id(client, PACKAGE, words).await?;
     let package = client.get(&format!("{}/{id}", PACKAGE.path), &[]).await?;
     match package["vnfdId"].as_str() {
         Some(vnfd) => Ok(vnfd.to_owned()),

@@ -77,17 +77,8 @@ pub enum VnfCommand {
     Heal {
         /// Its id, the beginning of it, or its name
         vnf: String,
-        /// A component whose machine is made anew, as `vnf show` names it; can be given several times
-        #[arg(
-            long = "vnfc",
-            value_name = "COMPONENT",
-            conflicts_with = "all",
-            required_unless_present = "all"
-        )]
-        vnfcs: Vec<String>,
-        /// Make all machines anew
-        #[arg(long)]
-        all: bool,
+        #[command(flatten)]
+        parts: Parts,
         /// Why, for the record
         #[arg(long)]
         cause: Option<String>,
@@ -203,6 +194,18 @@ pub struct Request {
     /// The whole request, as JSON; other options add to it
     #[arg(long = "request", value_name = "FILE")]
     pub whole: Option<PathBuf>,
+}
+
+/// Which machines are made anew.
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+pub struct Parts {
+    /// A component whose machine is made anew, as `vnf show` names it; can be given several times
+    #[arg(long = "vnfc", value_name = "COMPONENT")]
+    pub vnfcs: Vec<String>,
+    /// Make all machines anew
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// How far to scale.

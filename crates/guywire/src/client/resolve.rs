@@ -57,6 +57,13 @@ const MOST: u32 = 100;
 /// The id of the one thing that `text` names.
 pub async fn id(client: &Client, kind: Kind, text: &str) -> anyhow::Result<String> {
     if uuid::Uuid::try_parse(text).is_ok_and(|id| id.hyphenated().to_string() == text) {
+        // A VNFD's id is mostly a UUID as well, so what looks like a package's id may be one.
+        if kind.names.contains(&"vnfdId")
+            && let [one] = some(client, kind, &format!("(eq,vnfdId,'{text}')")).await?.as_slice()
+            && let Some(id) = one["id"].as_str()
+        {
+            return Ok(id.to_owned());
+        }
         return Ok(text.to_owned());
     }
     let mut found = Vec::new();

@@ -73,9 +73,9 @@ pub fn operation(command: &VnfCommand) -> anyhow::Result<(String, &'static str, 
             }
             (vnf, "scale_to_level", request, wait)
         }
-        VnfCommand::Heal { vnf, vnfcs, all, cause, request, wait } => {
-            if !all {
-                fields.push(("vnfcInstanceId", json!(vnfcs)));
+        VnfCommand::Heal { vnf, parts, cause, request, wait } => {
+            if !parts.all {
+                fields.push(("vnfcInstanceId", json!(parts.vnfcs)));
             }
             fields.extend(cause.clone().map(|cause| ("cause", Value::String(cause))));
             (vnf, "heal", request, wait)
@@ -116,7 +116,9 @@ pub fn operation(command: &VnfCommand) -> anyhow::Result<(String, &'static str, 
     };
     let mut body = assembled(request)?;
     body.extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value)));
-    if let VnfCommand::Heal { all: true, .. } = command {
+    if let VnfCommand::Heal { parts, .. } = command
+        && parts.all
+    {
         inner(&mut body, "additionalParams")?.insert("all".to_owned(), Value::Bool(true));
     }
     Ok((vnf.clone(), task, body, *wait))

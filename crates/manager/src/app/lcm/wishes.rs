@@ -11,7 +11,7 @@ use crate::{
         AppError, CancelMode, Direction, ErrorKind, Instance, Notice, Operation, OperationId, OperationState,
         OperationType, Stage,
     },
-    store::Step,
+    store::{Step, StoreErrorKind},
 };
 
 /// A wish.
@@ -103,14 +103,21 @@ pub async fn fail(app: &App, id: OperationId) -> Result<Operation, AppError> {
 
 /// Stops an operation that runs.
 pub async fn cancel(app: &App, id: OperationId, mode: CancelMode) -> Result<Operation, AppError> {
-    let (mut operation, _) = load(app, id, Wish::Cancel).await?;
-    // The stronger of two wishes counts.
-    if operation.cancel != Some(CancelMode::Forceful) {
-        operation.cancel = Some(mode);
+    loop {
+        let (mut operation, _) = load(app, id, Wish::Cancel).await?;
+        // The stronger of two wishes counts.
+        if operation.cancel != Some(CancelMode::Forceful) {
+            operation.cancel = Some(mode);
+        }
+        match app.store.advance(&operation, Step::default()).await {
+            // Whoever drives the operation took a step meanwhile: the wish is for what stands there now. Steps are
+            // few, so this ends.
+            Err(error) if error.kind == StoreErrorKind::Stale => continue,
+            done => done?,
+        }
+        stop_plan(app, &operation).await;
+        return Ok(operation);
     }
-    app.store.advance(&operation, Step::default()).await?;
-    stop_plan(app, &operation).await;
-    Ok(operation)
 }
 
 /// Tells the running plan of a cancelled operation. If that fails, whoever drives the operation does it again.

@@ -61,3 +61,55 @@ fn reply(file: &File) -> Reply {
         .with_header(header::CONTENT_SECURITY_POLICY, POLICY)
         .with_header(header::REFERRER_POLICY, "no-referrer")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every address of ours that a file names in quotes.
+    fn named(text: &str) -> Vec<&str> {
+        let quoted = text.split('"').filter(|part| part.starts_with("/console/") && part.contains('.'));
+        quoted.collect()
+    }
+
+    #[test]
+    fn whatever_a_file_names_is_served() {
+        let files: Vec<&File> = FILES.iter().chain([&INDEX]).collect();
+        for file in &files {
+            for name in named(file.2) {
+                assert!(
+                    FILES.iter().any(|known| known.0 == name),
+                    "{} names {name}, which is not served",
+                    file.0
+                );
+            }
+        }
+        for file in FILES {
+            let is_used = files.iter().any(|other| named(other.2).contains(&file.0));
+            assert!(is_used, "{} is served and nobody names it", file.0);
+        }
+    }
+
+    #[test]
+    fn nothing_is_inline_and_no_data_becomes_markup() {
+        for file in FILES.iter().chain([&INDEX]) {
+            let File(path, media, text) = file;
+            for word in
+                ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "javascript:"]
+            {
+                assert!(!text.contains(word), "{path}: {word}");
+            }
+            if *media == HTML {
+                let word =
+                    ["<style", "style=", "onclick", "<script>"].into_iter().find(|word| text.contains(word));
+                assert_eq!(word, None, "{path}: the page's own policy refuses that");
+            }
+            // Names of XML namespaces are no addresses that anybody asks.
+            let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
+            assert!(
+                !elsewhere.contains("http://") && !elsewhere.contains("https://"),
+                "{path}: from elsewhere"
+            );
+        }
+    }
+}
