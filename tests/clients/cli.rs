@@ -1,7 +1,5 @@
 //! Our own command line against a manager, the whole life of a VNF.
 
-use std::process::Stdio;
-
 use serde_json::Value;
 
 use crate::{
@@ -160,9 +158,11 @@ fn people_log_in_and_may_do_what_their_role_allows() {
     let manager = Manager::start();
     let made = manager.json(&["token", "create", "eve", "--role", "reader"]);
     let secret = text(&made["secret"]);
+    // Contexts of her own, on the same host as the administrator's.
+    let home = manager.file("eve", None);
     let login = |token: &str, name: &str| {
         let mut command = manager.command(&["login", &manager.url, "--name", name]);
-        command.env_remove("GUYWIRE_URL").stdin(Stdio::piped());
+        command.env_remove("GUYWIRE_URL").env("XDG_CONFIG_HOME", &home);
         let file = manager.file("token", Some(token));
         command.stdin(std::fs::File::open(file).expect("the token"));
         Running::spawn(&mut command).wait()
@@ -173,7 +173,7 @@ fn people_log_in_and_may_do_what_their_role_allows() {
     // Without an address the context decides.
     let as_eve = |args: &[&str]| {
         let mut command = manager.command(args);
-        command.env_remove("GUYWIRE_URL").env("GUYWIRE_DATA", "/nonexistent");
+        command.env_remove("GUYWIRE_URL").env("GUYWIRE_DATA", "/nonexistent").env("XDG_CONFIG_HOME", &home);
         Running::spawn(&mut command).wait()
     };
     assert_eq!(as_eve(&["vnf", "list"]).code, Some(0));

@@ -77,8 +77,8 @@ fn tell(mut managers: Managers, kills: Kills) {
             };
             let operation = story.start(&managers, verb, words);
             let died = match kills {
-                Kills::EveryCommit => kill_at_every_commit(&mut managers, &mut commits, &story, &operation),
-                Kills::Random(_) => kill_at_random(&mut managers, &story, &operation, left),
+                Kills::EveryCommit => kill_at_every_commit(&mut managers, &mut commits, &operation),
+                Kills::Random(_) => kill_at_random(&mut managers, &operation, left),
             };
             killed += died;
             left = left.saturating_sub(died);
@@ -96,12 +96,7 @@ fn tell(mut managers: Managers, kills: Kills) {
 }
 
 /// Kills whichever manager is at work as soon as something new was committed, and starts it again.
-fn kill_at_every_commit(
-    managers: &mut Managers,
-    commits: &mut Commits,
-    story: &Story,
-    operation: &str,
-) -> usize {
+fn kill_at_every_commit(managers: &mut Managers, commits: &mut Commits, operation: &str) -> usize {
     let mut killed = 0;
     loop {
         let news = commits.wait_for_news(Duration::from_secs(60));
@@ -114,16 +109,16 @@ fn kill_at_every_commit(
         if commits.ended(operation) && (commits.all_told() || news.is_none()) {
             return killed;
         }
-        assert!(news.is_some(), "nothing happens any more: {}", story.state(managers, operation));
+        assert!(news.is_some(), "nothing happens any more: {}", Story::state(managers, operation));
     }
 }
 
 /// Kills at random moments until the operation has ended or there are kills enough.
-fn kill_at_random(managers: &mut Managers, story: &Story, operation: &str, most: usize) -> usize {
+fn kill_at_random(managers: &mut Managers, operation: &str, most: usize) -> usize {
     let mut killed = 0;
-    while story.state(managers, operation) != "COMPLETED" {
+    while Story::state(managers, operation) != "COMPLETED" {
         if killed >= most {
-            story.wait(managers, operation);
+            Story::wait(managers, operation);
             break;
         }
         std::thread::sleep(Duration::from_millis(rand::rng().random_range(5..400)));

@@ -59,14 +59,20 @@ impl Managers {
         self.database.as_ref().map(|database| database.url.as_str())
     }
 
-    /// Kills one manager without a warning and starts it again on the same port. Two are killed in turn.
+    /// Kills managers without a warning and starts them again on the same ports. Of two, the first, the second or both
+    /// die, in turn: whoever was at work, the other one, and all.
     pub fn kill_and_start(&mut self, turn: usize) {
-        let at = turn % self.processes.len();
-        if let Some(mut process) = self.processes[at].take() {
-            kill_process(Pid::from_child(&process), Signal::KILL).expect("it can be killed");
-            process.wait().expect("it ends");
+        let count = self.processes.len();
+        let dying = if turn % (count + 1) == count { 0..count } else { turn % count..turn % count + 1 };
+        for process in self.processes[dying.clone()].iter_mut() {
+            if let Some(mut process) = process.take() {
+                kill_process(Pid::from_child(&process), Signal::KILL).expect("it can be killed");
+                process.wait().expect("it ends");
+            }
         }
-        self.serve(at);
+        for at in dying {
+            self.serve(at);
+        }
     }
 
     fn serve(&mut self, at: usize) {

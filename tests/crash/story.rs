@@ -37,20 +37,20 @@ impl Story {
     pub fn start(&mut self, managers: &Managers, verb: &str, words: &[&str]) -> String {
         let command: Vec<&str> = ["vnf", verb, &self.instance].iter().chain(words).copied().collect();
         let started = managers.json(&command);
-        let id = started["id"].as_str().unwrap_or_else(|| panic!("no id in {started}")).to_owned();
+        let id = started["operation"].as_str().unwrap_or_else(|| panic!("no id in {started}")).to_owned();
         self.operations.push(id.clone());
         id
     }
 
     /// Where an operation stands.
-    pub fn state(&self, managers: &Managers, operation: &str) -> String {
+    pub fn state(managers: &Managers, operation: &str) -> String {
         let shown = managers.json(&["op", "show", operation]);
         shown["operationState"].as_str().expect("a state").to_owned()
     }
 
     /// Waits for an operation's end.
-    pub fn wait(&self, managers: &Managers, operation: &str) {
-        until("the operation completes", || (self.state(managers, operation) == "COMPLETED").then_some(()));
+    pub fn wait(managers: &Managers, operation: &str) {
+        until("the operation completes", || (Self::state(managers, operation) == "COMPLETED").then_some(()));
     }
 
     /// Looks at the operation, the machines and what was told.
@@ -70,7 +70,7 @@ impl Story {
             machines.iter().map(|machine| machine["machine"].as_str().expect("a name")).collect();
         assert_eq!(known, there, "the instance consists of the machines that are there");
         for name in &there {
-            let said = managers.guywire.ssh(name, "exec 3<>/dev/tcp/127.0.0.1/8080 || exit 1; cat <&3");
+            let said = managers.guywire.ssh(name, "bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080 && cat <&3'");
             assert!(said.contains(name), "{name} does not say hello: {said}");
         }
         self.check_identities(managers, &shown, &there);
@@ -124,7 +124,8 @@ impl Story {
 
     /// Terminates without being disturbed, and sees that nothing is left.
     pub fn end(&self, managers: &Managers) {
-        managers.json(&["vnf", "terminate", &self.instance, "--wait"]);
+        let ended = managers.run(&["vnf", "terminate", &self.instance, "--wait"]);
+        assert_eq!(ended.code, Some(0), "{ended:#?}");
         assert_eq!(managers.guywire.machines().len(), 0);
         assert_eq!(managers.run(&["vnf", "delete", &self.instance]).code, Some(0));
     }

@@ -1,4 +1,4 @@
-//! Real clients from PyPI for the tests: a virtual environment in the cache, made once for each list of them.
+//! Real clients from `PyPI` for the tests: a virtual environment in the cache, made once for each list of them.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -77,7 +77,8 @@ fn commands(text: &str) -> Vec<String> {
 
 /// One shell script that shows each command before it runs it.
 fn script(commands: &[String]) -> String {
-    let mut script = String::from("set -euo pipefail\n");
+    // What is started in the background must not outlive a command that fails.
+    let mut script = String::from("set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n");
     for command in commands {
         let left_out = LEFT_OUT.iter().find(|(name, _)| command.starts_with(name));
         let note = left_out.map_or(String::new(), |(_, why)| format!("    (not run here: {why})"));

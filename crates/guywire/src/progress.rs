@@ -64,7 +64,9 @@ impl Progress {
                 self.running.remove(task);
                 Some(format!("■ {}: stopped", name(*task)))
             }
-            EventKind::TaskOutput { task, text, .. } => Some(format!("  {}: {text}", name(*task))),
+            EventKind::TaskOutput { task, text, .. } => {
+                Some(format!("  {}: {}", name(*task), text.trim_end()))
+            }
             EventKind::UndoStarted { .. } | EventKind::ScopeEntered { .. } | EventKind::ScopeLeft { .. } => {
                 None
             }

@@ -20,10 +20,14 @@ const PAGES = {
 };
 
 let me = null;
+// Pages are asked for one after the other: `turn` tells the present one from those that were left meanwhile,
+// `stale` that something changed while one was being asked for.
 let turn = 0;
+let asking = false;
+let stale = false;
 let leave = null;
 let stream = null;
-let again = null;
+let timer = null;
 
 function place() {
   const [, name, id] = location.hash.split("/");
@@ -34,19 +38,30 @@ function place() {
 async function show(moved) {
   const { name, id } = place();
   const page = PAGES[name];
-  const mine = ++turn;
-  if (moved) {
-    leave?.();
-    leave = null;
-  } else if (leave) {
-    return; // The page listens by itself.
+  if (!moved) {
+    if (leave) return; // The page listens by itself.
+    if (asking) {
+      stale = true;
+      return;
+    }
   }
+  const mine = ++turn;
+  asking = true;
+  stale = false;
+  leave?.();
+  leave = null;
   for (const link of nav.querySelectorAll("a")) {
     if (link.getAttribute("href") === `#/${name}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   try {
-    const context = { me, refresh: () => show(false), onLeave: (stop) => { leave = stop; } };
+    const context = {
+      me,
+      refresh: () => show(false),
+      // A page that was left before it was there stops at once.
+      onLeave: (stop) => { if (mine === turn) leave = stop; else stop(); },
+      isLeft: () => mine !== turn,
+    };
     const shown = id && page.one ? await page.one(id, content, context) : await page.show(context);
     if (mine !== turn) return;
     if (shown) fill(content, ...shown);
@@ -58,8 +73,13 @@ async function show(moved) {
     if (error.status === 401) return start();
     fill(content, el("h1", {}, "This did not work"), el("p", { class: "problem", role: "alert" }, error.message));
     if (!error.status) {
-      clearTimeout(again);
-      again = setTimeout(() => show(false), 2000);
+      clearTimeout(timer);
+      timer = setTimeout(() => show(false), 2000);
+    }
+  } finally {
+    if (mine === turn) {
+      asking = false;
+      if (stale) show(false);
     }
   }
 }
@@ -73,9 +93,12 @@ function listen() {
     live.textContent = on ? "live" : "not live";
   };
   set(false);
+  let before = false;
   stream.addEventListener("hello", () => {
     set(true);
-    show(false);
+    // What happened while nobody listened is not told again.
+    if (before) show(false);
+    before = true;
   });
   stream.addEventListener("changed", (event) => {
     const { types } = JSON.parse(event.data);
@@ -125,8 +148,8 @@ async function start() {
     me = await who();
   } catch (error) {
     fill(content, el("p", { class: "problem", role: "alert" }, error.message));
-    clearTimeout(again);
-    again = setTimeout(start, 2000);
+    clearTimeout(timer);
+    timer = setTimeout(start, 2000);
     return;
   }
   if (!me) return ask();
@@ -142,4 +165,21 @@ document.getElementById("logout").addEventListener("click", async () => {
   ask();
 });
 window.addEventListener("hashchange", () => { if (me) show(true); });
+
+// A browser keeps six connections to one server at most, and each stream holds one: pages that nobody looks at let go.
+function rest() {
+  leave?.();
+  leave = null;
+  stream?.close();
+}
+window.addEventListener("pagehide", rest);
+window.addEventListener("pageshow", (event) => { if (event.persisted) start(); });
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    rest();
+  } else if (me) {
+    listen();
+    show(true);
+  }
+});
 start();

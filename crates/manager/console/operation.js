@@ -14,6 +14,7 @@ export async function operation(id, content, context) {
   const plans = new Map();
   let state = await get(`/guywire/v1/operations/${encodeURIComponent(id)}/plan`);
   let record = await get(path);
+  if (context.isLeft()) return null;
   for (const plan of state.plans) plans.set(plan.id, { plan, at: Date.now() });
   let problem = null;
   let asked = false;

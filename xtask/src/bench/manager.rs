@@ -1,5 +1,5 @@
 //! What the manager costs its users, against bare commits and a bare server of the same run, and against what was
-//! measured of OpenStack Tacker 16 on a machine of this kind.
+//! measured of `OpenStack` Tacker 16 on a machine of this kind.
 
 use std::path::Path;
 use std::process::Command;

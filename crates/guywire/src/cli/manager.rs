@@ -54,7 +54,7 @@ pub struct Serve {
     /// Where that user's password is kept
     #[arg(long, value_name = "secret:NAME", requires = "nfvo_user")]
     pub nfvo_password: Option<guywire_secrets::SecretRef>,
-    /// The token endpoint for that user and password, as client and secret of OAuth2; without it they are
+    /// The token endpoint for that user and password, as client and secret of `OAuth2`; without it they are
     /// sent as they are (Basic)
     #[arg(long, value_name = "URL", requires = "nfvo_password")]
     pub nfvo_token_url: Option<String>,

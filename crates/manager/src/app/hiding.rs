@@ -102,7 +102,7 @@ fn name_of(path: &str) -> String {
         return path.to_owned();
     }
     let digest = Sha256::digest(path.as_bytes());
-    digest[..12].iter().map(|byte| format!("{byte:02x}")).collect()
+    crate::http::hex(&digest[..12])
 }
 
 #[cfg(test)]
@@ -131,7 +131,8 @@ mod tests {
             assert!(!text.contains(secret), "{text}");
         }
         assert!(text.contains("\"username\":\"ubuntu\"") && text.contains("10.0.0.1"), "{text}");
-        let names: Vec<&str> = hidden.iter().map(|(name, _)| name.as_str()).collect();
+        let mut names: Vec<&str> = hidden.iter().map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
         assert_eq!(
             names,
             [

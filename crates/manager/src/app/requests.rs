@@ -383,6 +383,7 @@ impl<'de> Deserialize<'de> for VimConnections {
 }
 
 /// Tells an attribute that is missing from one that is `null`.
+#[allow(clippy::option_option, reason = "missing and null are two things in a merge patch")]
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
     Option::<String>::deserialize(deserializer).map(Some)
 }

@@ -248,3 +248,75 @@ async fn metrics(call: Call) -> Answer {
     tracing::debug!(ms = began.elapsed().as_millis(), "metrics were gathered");
     Ok(Reply::bytes(MEDIA, text))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use guywire_plan::{
+        Context, Engine, Handler, Handlers, Options, PlanBuilder, Probe, TaskError, journal::SqliteJournal,
+    };
+
+    use super::*;
+
+    struct Wait;
+
+    impl Handler for Wait {
+        type Input = u64;
+        type Output = ();
+        const NAME: &'static str = "test.wait";
+        const VERSION: u32 = 1;
+
+        async fn probe(&self, _: &Context, _: &u64) -> Result<Probe<()>, TaskError> {
+            Ok(Probe::Needed)
+        }
+
+        async fn apply(&self, _: &Context, milliseconds: &u64) -> Result<(), TaskError> {
+            tokio::time::sleep(Duration::from_millis(*milliseconds)).await;
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn durations_of_tasks_are_read_from_the_journal() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let journal = SqliteJournal::open(&dir.path().join("journal.db")).await.expect("a journal");
+        let engine = Engine::new(Arc::new(journal), Handlers::new().with(Wait), Options::default());
+        let run = async || {
+            let mut plan = PlanBuilder::new("test", "a test");
+            let phase = plan.phase("one");
+            plan.task::<Wait>(phase, "wait", &100).add();
+            let id = engine.submit(&plan.build().expect("a plan")).await.expect("accepted");
+            engine.run(id).await.expect("executed");
+        };
+        run().await;
+        let journal = engine.journal().clone();
+        let mut last = Cursor(0);
+        for event in journal.events(None, last, 1000).await.expect("events") {
+            last = event.seq;
+        }
+        assert_eq!(newest(&*journal).await.expect("found"), last);
+
+        let (metrics, stop) = (Arc::new(Metrics::new()), CancellationToken::new());
+        let watching = (metrics.clone(), journal.clone(), stop.clone());
+        let watch = tokio::spawn(async move { watching.0.watch(&*watching.1, watching.2).await });
+        let told = |what: &str| {
+            let mut text = String::new();
+            encode(&mut text, &metrics.registry).expect("written");
+            let name = format!("guywire_plan_task_duration_seconds_{what}");
+            let line = text.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or_default();
+            let value = line.strip_prefix("{handler=\"test.wait\",result=\"succeeded\"} ");
+            value.map_or(0.0, |value| value.parse::<f64>().expect("a number"))
+        };
+        let mut tries = 0;
+        while told("count") < 1.0 {
+            // Whatever ran before the watch began is not counted; so it is run until one is.
+            run().await;
+            tries += 1;
+            assert!(tries < 50, "no task was seen");
+        }
+        assert!(told("sum") / told("count") >= 0.09, "{} {}", told("sum"), told("count"));
+        stop.cancel();
+        watch.await.expect("it ended well");
+    }
+}

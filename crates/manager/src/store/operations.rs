@@ -98,13 +98,12 @@ impl Store {
                 &[],
             )
             .await?;
-        Ok(rows
-            .iter()
-            .map(|row| row.text(0))
-            .collect::<Result<Vec<_>, _>>()?
-            .iter()
-            .filter_map(|id| id.parse().ok())
-            .collect())
+        let id = |row: &Row| {
+            let text = row.text(0)?;
+            let wrong = |error: uuid::Error| StoreError::damaged("id", sqlx::Error::Decode(error.into()));
+            text.parse().map_err(wrong)
+        };
+        rows.iter().map(id).collect()
     }
 
     /// How many operations there are, by type and state.

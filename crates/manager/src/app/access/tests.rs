@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
+use crate::app::samples::Ground;
 
 async fn store(dir: &Path) -> Arc<Store> {
     Arc::new(Store::sqlite(&dir.join("manager.db")).await.expect("a store"))
@@ -56,8 +57,13 @@ async fn nothing_secret_is_kept_in_the_clear() {
 
 #[tokio::test]
 async fn each_secret_serves_for_its_purpose_alone() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let gate = Gate::new(store(dir.path()).await, false);
+    for ground in Ground::both().await {
+        each_secret_serves_for_its_purpose_alone_in(&ground).await;
+    }
+}
+
+async fn each_secret_serves_for_its_purpose_alone_in(ground: &Ground) {
+    let gate = Gate::new(Arc::new(ground.store().await), false);
     let (_, token) = gate.create("t", CredentialKind::Token, Role::Operator, None).await.expect("a token");
     let (client, secret) =
         gate.create("c", CredentialKind::Client, Role::Reader, None).await.expect("a client");
@@ -85,10 +91,15 @@ async fn each_secret_serves_for_its_purpose_alone() {
 
 #[tokio::test]
 async fn deleted_and_ended_credentials_let_nobody_in() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let store = store(dir.path()).await;
+    for ground in Ground::both().await {
+        deleted_and_ended_credentials_let_nobody_in_in(&ground).await;
+    }
+}
+
+async fn deleted_and_ended_credentials_let_nobody_in_in(ground: &Ground) {
+    let store = Arc::new(ground.store().await);
     let gate = Gate::new(store.clone(), false);
-    ensure_admin(&store, dir.path()).await.expect("an administrator");
+    ensure_admin(&store, ground.dir.path()).await.expect("an administrator");
     let (_, token) = gate.create("t", CredentialKind::Token, Role::Reader, None).await.expect("a token");
     let token = token.expect("shown");
     let (cookie, _) = gate.log_in(&token).await.expect("logged in");
@@ -115,8 +126,13 @@ async fn deleted_and_ended_credentials_let_nobody_in() {
 
 #[tokio::test]
 async fn names_are_unique_and_sane() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let gate = Gate::new(store(dir.path()).await, false);
+    for ground in Ground::both().await {
+        names_are_unique_and_sane_in(&ground).await;
+    }
+}
+
+async fn names_are_unique_and_sane_in(ground: &Ground) {
+    let gate = Gate::new(Arc::new(ground.store().await), false);
     gate.create("twice", CredentialKind::Certificate, Role::Reader, None).await.expect("made");
     let again = gate.create("twice", CredentialKind::Token, Role::Reader, None).await;
     assert_eq!(again.expect_err("taken").kind, ErrorKind::Conflict);

@@ -180,6 +180,7 @@ pub async fn accept(
             _ => error.into(),
         });
     }
+    tracing::info!(operation = %id, instance = %instance.id, what = operation.operation.as_str(), "accepted");
     Ok(Accepted { operation: id })
 }
 

@@ -85,24 +85,23 @@ pub fn target(facts: &Facts<'_>) -> Result<(Target, Vec<String>), String> {
                 let id = format!("{}-{n}", vdu.id);
                 present.iter().chain(&add).any(|vnfc| vnfc.id == id)
             };
-            let n = (0u32..).find(|n| !used(*n)).expect("there are more numbers than machines");
+            // One of as many numbers as there are machines, and one more, is free.
+            let most = u32::try_from(present.len() + add.len()).unwrap_or(u32::MAX);
+            let n = (0..=most).find(|n| !used(*n)).unwrap_or(most);
             let id = format!("{}-{n}", vdu.id);
             let template = template(flavour, &vdu.id, place, &mut warnings)?;
-            let machine = match &place.hosts {
-                Some(hosts) => taken.take_host(hosts)?,
-                None => {
-                    let seat = match taken.seat(flavour, &vdu.id, n, &outline.ext_links, place)? {
-                        Some(seat) => seat,
-                        None => Seat { site: first_site(place)?, number: None },
-                    };
-                    MachineSpec {
-                        name: machine_name(instance, &vdu.id, n),
-                        number: taken.choose(&seat)?,
-                        site: seat.site,
-                        template,
-                        login: place.login.clone(),
-                        volumes: Vec::new(),
-                    }
+            let machine = if let Some(hosts) = &place.hosts {
+                taken.take_host(hosts)?
+            } else {
+                let seat = taken.seat(flavour, &vdu.id, n, &outline.ext_links, place)?;
+                let seat = seat.map_or_else(|| first_seat(place), Ok)?;
+                MachineSpec {
+                    name: machine_name(instance, &vdu.id, n),
+                    number: taken.choose(&seat)?,
+                    site: seat.site,
+                    template,
+                    login: place.login.clone(),
+                    volumes: Vec::new(),
                 }
             };
             let resource = Uuid::new_v5(&facts.operation.0, id.as_bytes());
@@ -238,22 +237,19 @@ impl Taken {
 
     fn choose(&mut self, seat: &Seat) -> Result<HostNumber, String> {
         let site = seat.site.to_string();
-        let number = match seat.number {
-            Some(number) => {
-                if self.numbers.contains(&(site.clone(), number)) {
-                    return Err(format!(
-                        "extVirtualLinks: the fixed address number {} of network {site} is taken; choose another",
-                        number.0
-                    ));
-                }
-                number
+        let number = if let Some(number) = seat.number {
+            if self.numbers.contains(&(site.clone(), number)) {
+                return Err(format!(
+                    "extVirtualLinks: the fixed address number {} of network {site} is taken; choose another",
+                    number.0
+                ));
             }
-            None => {
-                let here = self.numbers.iter().filter(|(other, _)| *other == site).map(|(_, number)| *number);
-                LabSpec::free_number(&here.collect()).ok_or_else(|| {
-                    format!("network {site} has no free address left; remove machines or use another network")
-                })?
-            }
+            number
+        } else {
+            let here = self.numbers.iter().filter(|(other, _)| *other == site).map(|(_, number)| *number);
+            LabSpec::free_number(&here.collect()).ok_or_else(|| {
+                format!("network {site} has no free address left; remove machines or use another network")
+            })?
         };
         self.numbers.insert((site, number));
         Ok(number)
@@ -291,9 +287,10 @@ fn fixed_address(data: &Value, ordinal: u32) -> Option<Ipv4Addr> {
     addresses.nth(ordinal as usize)
 }
 
-fn first_site(place: &Place) -> Result<SiteName, String> {
+/// Where a machine stands of which nobody says anything.
+fn first_seat(place: &Place) -> Result<Seat, String> {
     let site = place.sites.first().ok_or_else(|| "the VIM has no network; give it one".to_owned())?;
-    Ok(site.name.clone())
+    Ok(Seat { site: site.name.clone(), number: None })
 }
 
 /// What a VDU's machines start from: the template that its image is called, or the default one.

@@ -213,19 +213,16 @@ async fn aim(
     };
     let next_vnfd = next.as_ref().and_then(|package| package.vnfd.as_ref());
     let outline = outline(&request, instance, &vnfd, next_vnfd).map_err(refused)?;
-    let (name, vim) = match &instance.info {
-        Some(info) => {
-            let vim = app.store.vim(info.vim).await.map_err(later)?;
-            let vim = vim.ok_or_else(|| never(format!("VIM {} is not registered any more", info.vim)))?;
-            (info.vim_connection.clone(), vim)
-        }
-        None => {
-            let wanted = match &request {
-                Request::Instantiate(wanted) => wanted.vim_connection_info.0.clone(),
-                _ => std::collections::BTreeMap::new(),
-            };
-            vims::resolve(&app.store, &wanted).await.map_err(refused)?
-        }
+    let (name, vim) = if let Some(info) = &instance.info {
+        let vim = app.store.vim(info.vim).await.map_err(later)?;
+        let vim = vim.ok_or_else(|| never(format!("VIM {} is not registered any more", info.vim)))?;
+        (info.vim_connection.clone(), vim)
+    } else {
+        let wanted = match &request {
+            Request::Instantiate(wanted) => wanted.vim_connection_info.0.clone(),
+            _ => std::collections::BTreeMap::new(),
+        };
+        vims::resolve(&app.store, &wanted).await.map_err(refused)?
     };
     let place = app.works.place(&vim).await?;
     let observed = app.works.observe(&place.infra).await?;
@@ -323,28 +320,26 @@ async fn run(app: &App, id: OperationId, plan: PlanId) {
     let journal = app.engine.journal().clone();
     let ended = app.engine.run(plan).await;
     let Err(error) = ended else { return };
-    match &error {
-        EngineError::Journal(journal_error) => match journal_error.kind {
-            JournalErrorKind::Executing => {
-                let newest = match app.engine.load(plan).await {
-                    Ok((_, view)) => view.cursor,
-                    Err(_) => Cursor(0),
-                };
-                if let Err(error) = journal.changed(newest, PAUSE).await {
-                    tracing::warn!(operation = %id, %error, "the journal does not answer");
-                    tokio::time::sleep(PAUSE).await;
-                }
-            }
-            // It has ended: the next step sees how.
-            JournalErrorKind::State => {}
-            _ => {
-                tracing::warn!(operation = %id, plan = plan.0, %error, "a plan was interrupted");
+    let EngineError::Journal(refused) = &error else {
+        tracing::warn!(operation = %id, plan = plan.0, %error, "a plan cannot be executed here");
+        return tokio::time::sleep(PAUSE * 10).await;
+    };
+    match refused.kind {
+        JournalErrorKind::Executing => {
+            let newest = match app.engine.load(plan).await {
+                Ok((_, view)) => view.cursor,
+                Err(_) => Cursor(0),
+            };
+            if let Err(error) = journal.changed(newest, PAUSE).await {
+                tracing::warn!(operation = %id, %error, "the journal does not answer");
                 tokio::time::sleep(PAUSE).await;
             }
-        },
+        }
+        // It has ended: the next step sees how.
+        JournalErrorKind::State => {}
         _ => {
-            tracing::warn!(operation = %id, plan = plan.0, %error, "a plan cannot be executed here");
-            tokio::time::sleep(PAUSE * 10).await;
+            tracing::warn!(operation = %id, plan = plan.0, %error, "a plan was interrupted");
+            tokio::time::sleep(PAUSE).await;
         }
     }
 }

@@ -71,7 +71,10 @@ pub async fn failed_temp(
     }
     let notice =
         Notice::Operation { operation: Box::new(operation.clone()), instance: Box::new(instance.clone()) };
-    app.store.advance(&operation, Step { notices: vec![notice], ..Step::default() }).await
+    app.store.advance(&operation, Step { notices: vec![notice], ..Step::default() }).await?;
+    let reason = operation.error.as_ref().map_or("", |problem| &problem.detail);
+    tracing::warn!(operation = %operation.id, instance = %instance.id, reason, "FAILED_TEMP: retry, roll back or fail it");
+    Ok(())
 }
 
 /// Gives a failed operation up: the instance consists of those machines that are really there.
@@ -126,7 +129,11 @@ async fn close(
             instance: Box::new(instance.clone()),
         });
     }
-    app.store.advance(&operation, step).await
+    app.store.advance(&operation, step).await?;
+    let reason = operation.error.as_ref().map(|problem| problem.detail.as_str());
+    let state = state.as_str();
+    tracing::info!(operation = %operation.id, instance = %operation.instance, state, reason, "ended");
+    Ok(())
 }
 
 /// What an instance consists of when the target is reached.

@@ -9,7 +9,10 @@ use serde_json::{Map, Value};
 
 use super::Request;
 use crate::{
-    app::requests::{ExtVirtualLinkData, ScaleInfo, ScaleType, StopType},
+    app::requests::{
+        ChangeCurrentVnfPkgRequest, ChangeVnfFlavourRequest, ExtVirtualLinkData, HealVnfRequest,
+        OperateVnfRequest, ScaleInfo, ScaleType, ScaleVnfRequest, ScaleVnfToLevelRequest, StopType,
+    },
     domain::{AppError, ErrorKind, ExtLink, Info, Instance, VnfState},
 };
 
@@ -95,99 +98,11 @@ fn change(request: &Request, info: &Info, vnfd: &Vnfd, next: Option<&Vnfd>) -> R
     };
     match request {
         Request::Instantiate(_) | Request::ModifyInfo(_) => Ok(as_it_is),
-        Request::Scale(wanted) => {
-            let aspect = present.aspect(&wanted.aspect_id).ok_or_else(|| {
-                let known = listed(present.aspects.iter().map(|aspect| aspect.id.as_str()));
-                AppError::invalid(format!(
-                    "aspectId: flavour {} has no aspect {:?}; it has {known}",
-                    present.id, wanted.aspect_id
-                ))
-            })?;
-            if wanted.number_of_steps == 0 {
-                return Err(AppError::invalid("numberOfSteps: must be 1 or more"));
-            }
-            let now = info.scale.get(&aspect.id).copied().unwrap_or(0);
-            let then = match wanted.kind {
-                ScaleType::ScaleOut => now.checked_add(wanted.number_of_steps),
-                ScaleType::ScaleIn => now.checked_sub(wanted.number_of_steps),
-            };
-            let then = then.filter(|level| *level <= aspect.max_level).ok_or_else(|| {
-                AppError::invalid(format!(
-                    "numberOfSteps: aspect {} stands at level {now} of 0 to {}, so {} steps are too many",
-                    aspect.id, aspect.max_level, wanted.number_of_steps
-                ))
-            })?;
-            let mut scale = info.scale.clone();
-            scale.insert(aspect.id.clone(), then);
-            let counts = moved(present, info, &scale)?;
-            Ok(Outline { level: level_of(present, &scale), scale, counts, ..as_it_is })
-        }
-        Request::ScaleToLevel(wanted) => {
-            if wanted.instantiation_level_id.is_some() == wanted.scale_info.is_some() {
-                return Err(AppError::invalid(
-                    "name either instantiationLevelId or scaleInfo, one of the two",
-                ));
-            }
-            let (level, mut scale, counts) =
-                sized(present, wanted.instantiation_level_id.as_deref(), wanted.scale_info.as_deref())?;
-            // An aspect that scaleInfo leaves out stays where it is.
-            if level.is_none() {
-                for (aspect, now) in &info.scale {
-                    let named = wanted.scale_info.iter().flatten().any(|entry| entry.aspect_id == *aspect);
-                    if !named {
-                        scale.insert(aspect.clone(), *now);
-                    }
-                }
-                let counts = moved(present, info, &scale)?;
-                return Ok(Outline { level: level_of(present, &scale), scale, counts, ..as_it_is });
-            }
-            Ok(Outline { level, scale, counts, ..as_it_is })
-        }
-        Request::ChangeFlavour(wanted) => {
-            let wanted_flavour = flavour(vnfd, &wanted.new_flavour_id)?;
-            if wanted_flavour.id == info.flavour {
-                return Err(AppError::conflict(format!("the instance has flavour {} already", info.flavour)));
-            }
-            let (level, scale, counts) = sized(
-                wanted_flavour,
-                wanted.instantiation_level_id.as_deref(),
-                wanted.target_scale_level_info.as_deref(),
-            )?;
-            let replace = differing(info, present, wanted_flavour);
-            let ext_links = merged(&info.ext_links, &wanted.ext_virtual_links)?;
-            let inputs = overlaid(&info.inputs, &wanted.additional_params);
-            Ok(Outline {
-                flavour: wanted_flavour.id.clone(),
-                level,
-                scale,
-                counts,
-                replace,
-                one_by_one: true,
-                ext_links,
-                inputs,
-                ..as_it_is
-            })
-        }
-        Request::Operate(wanted) => {
-            let names = named(info, &wanted.vnfc_instance_id)?;
-            let all = wanted.vnfc_instance_id.is_empty();
-            let power = match (wanted.change_state_to, wanted.stop_type) {
-                (VnfState::Started, _) => Power::On,
-                (VnfState::Stopped, Some(StopType::Graceful)) => Power::Off,
-                (VnfState::Stopped, _) => Power::Cut,
-            };
-            let vnf_state = if all { wanted.change_state_to } else { info.vnf_state };
-            Ok(Outline { power: Some((power, names)), vnf_state, ..as_it_is })
-        }
-        Request::Heal(wanted) => {
-            let all = match wanted.additional_params.get("all") {
-                None => wanted.vnfc_instance_id.is_empty(),
-                Some(Value::Bool(all)) => *all || wanted.vnfc_instance_id.is_empty(),
-                Some(_) => return Err(AppError::invalid("additionalParams/all: expected true or false")),
-            };
-            let replace = if all { named(info, &[])? } else { named(info, &wanted.vnfc_instance_id)? };
-            Ok(Outline { replace, ..as_it_is })
-        }
+        Request::Scale(wanted) => scale(wanted, info, present, as_it_is),
+        Request::ScaleToLevel(wanted) => scale_to_level(wanted, info, present, as_it_is),
+        Request::ChangeFlavour(wanted) => change_flavour(wanted, info, vnfd, as_it_is),
+        Request::Operate(wanted) => operate(wanted, info, as_it_is),
+        Request::Heal(wanted) => heal(wanted, info, as_it_is),
         Request::Terminate(_) => {
             Ok(Outline { counts: BTreeMap::new(), scale: BTreeMap::new(), level: None, ..as_it_is })
         }
@@ -197,39 +112,165 @@ fn change(request: &Request, info: &Info, vnfd: &Vnfd, next: Option<&Vnfd>) -> R
             }
             Ok(Outline { ext_links: merged(&info.ext_links, &wanted.ext_virtual_links)?, ..as_it_is })
         }
-        Request::ChangeVnfpkg(wanted) => {
-            let next = next.ok_or_else(|| {
-                AppError::new(
-                    ErrorKind::Unprocessable,
-                    format!("vnfdId: no onboarded package holds descriptor {:?}", wanted.vnfd_id),
-                )
-            })?;
-            let then = next.flavour(&info.flavour).ok_or_else(|| {
-                let known = listed(next.flavours.iter().map(|flavour| flavour.id.as_str()));
-                AppError::new(
-                    ErrorKind::Unprocessable,
-                    format!("vnfdId: the new package has no flavour {}; it has {known}", info.flavour),
-                )
-            })?;
-            let replace = match upgraded(&wanted.additional_params, then)? {
-                Some(vdus) => {
-                    let of = |vnfc: &&crate::domain::Vnfc| vdus.contains(&vnfc.vdu);
-                    info.vnfcs.iter().filter(of).map(|vnfc| vnfc.id.clone()).collect()
-                }
-                None => differing(info, present, then),
-            };
-            let mut counts = as_it_is.counts.clone();
-            counts.retain(|vdu, _| then.vdu(vdu).is_some());
-            Ok(Outline {
-                counts,
-                replace,
-                one_by_one: true,
-                ext_links: merged(&info.ext_links, &wanted.ext_virtual_links)?,
-                inputs: overlaid(&info.inputs, &wanted.additional_params),
-                ..as_it_is
-            })
-        }
+        Request::ChangeVnfpkg(wanted) => change_package(wanted, info, present, next, as_it_is),
     }
+}
+
+/// One aspect by steps.
+fn scale(
+    wanted: &ScaleVnfRequest,
+    info: &Info,
+    present: &Flavour,
+    as_it_is: Outline,
+) -> Result<Outline, AppError> {
+    let aspect = present.aspect(&wanted.aspect_id).ok_or_else(|| {
+        let known = listed(present.aspects.iter().map(|aspect| aspect.id.as_str()));
+        AppError::invalid(format!(
+            "aspectId: flavour {} has no aspect {:?}; it has {known}",
+            present.id, wanted.aspect_id
+        ))
+    })?;
+    if wanted.number_of_steps == 0 {
+        return Err(AppError::invalid("numberOfSteps: must be 1 or more"));
+    }
+    let now = info.scale.get(&aspect.id).copied().unwrap_or(0);
+    let then = match wanted.kind {
+        ScaleType::ScaleOut => now.checked_add(wanted.number_of_steps),
+        ScaleType::ScaleIn => now.checked_sub(wanted.number_of_steps),
+    };
+    let then = then.filter(|level| *level <= aspect.max_level).ok_or_else(|| {
+        AppError::invalid(format!(
+            "numberOfSteps: aspect {} stands at level {now} of 0 to {}, so {} steps are too many",
+            aspect.id, aspect.max_level, wanted.number_of_steps
+        ))
+    })?;
+    let mut scale = info.scale.clone();
+    scale.insert(aspect.id.clone(), then);
+    let counts = moved(present, info, &scale)?;
+    Ok(Outline { level: level_of(present, &scale), scale, counts, ..as_it_is })
+}
+
+/// All aspects at once.
+fn scale_to_level(
+    wanted: &ScaleVnfToLevelRequest,
+    info: &Info,
+    present: &Flavour,
+    as_it_is: Outline,
+) -> Result<Outline, AppError> {
+    if wanted.instantiation_level_id.is_some() == wanted.scale_info.is_some() {
+        return Err(AppError::invalid("name either instantiationLevelId or scaleInfo, one of the two"));
+    }
+    let (level, mut scale, counts) =
+        sized(present, wanted.instantiation_level_id.as_deref(), wanted.scale_info.as_deref())?;
+    // An aspect that scaleInfo leaves out stays where it is.
+    if level.is_none() {
+        for (aspect, now) in &info.scale {
+            let named = wanted.scale_info.iter().flatten().any(|entry| entry.aspect_id == *aspect);
+            if !named {
+                scale.insert(aspect.clone(), *now);
+            }
+        }
+        let counts = moved(present, info, &scale)?;
+        return Ok(Outline { level: level_of(present, &scale), scale, counts, ..as_it_is });
+    }
+    Ok(Outline { level, scale, counts, ..as_it_is })
+}
+
+/// Another flavour: machines of VDUs that it describes differently are made anew.
+fn change_flavour(
+    wanted: &ChangeVnfFlavourRequest,
+    info: &Info,
+    vnfd: &Vnfd,
+    as_it_is: Outline,
+) -> Result<Outline, AppError> {
+    let present = flavour(vnfd, &info.flavour)?;
+    let wanted_flavour = flavour(vnfd, &wanted.new_flavour_id)?;
+    if wanted_flavour.id == info.flavour {
+        return Err(AppError::conflict(format!("the instance has flavour {} already", info.flavour)));
+    }
+    let (level, scale, counts) = sized(
+        wanted_flavour,
+        wanted.instantiation_level_id.as_deref(),
+        wanted.target_scale_level_info.as_deref(),
+    )?;
+    let replace = differing(info, present, wanted_flavour);
+    let ext_links = merged(&info.ext_links, &wanted.ext_virtual_links)?;
+    let inputs = overlaid(&info.inputs, &wanted.additional_params);
+    Ok(Outline {
+        flavour: wanted_flavour.id.clone(),
+        level,
+        scale,
+        counts,
+        replace,
+        one_by_one: true,
+        ext_links,
+        inputs,
+        ..as_it_is
+    })
+}
+
+/// Machines switched on or off.
+fn operate(wanted: &OperateVnfRequest, info: &Info, as_it_is: Outline) -> Result<Outline, AppError> {
+    let names = named(info, &wanted.vnfc_instance_id)?;
+    let all = wanted.vnfc_instance_id.is_empty();
+    let power = match (wanted.change_state_to, wanted.stop_type) {
+        (VnfState::Started, _) => Power::On,
+        (VnfState::Stopped, Some(StopType::Graceful)) => Power::Off,
+        (VnfState::Stopped, _) => Power::Cut,
+    };
+    let vnf_state = if all { wanted.change_state_to } else { info.vnf_state };
+    Ok(Outline { power: Some((power, names)), vnf_state, ..as_it_is })
+}
+
+/// Machines made anew.
+fn heal(wanted: &HealVnfRequest, info: &Info, as_it_is: Outline) -> Result<Outline, AppError> {
+    let all = match wanted.additional_params.get("all") {
+        None => wanted.vnfc_instance_id.is_empty(),
+        Some(Value::Bool(all)) => *all || wanted.vnfc_instance_id.is_empty(),
+        Some(_) => return Err(AppError::invalid("additionalParams/all: expected true or false")),
+    };
+    let replace = if all { named(info, &[])? } else { named(info, &wanted.vnfc_instance_id)? };
+    Ok(Outline { replace, ..as_it_is })
+}
+
+/// Another package: machines that the request names, or whose VDU is described differently, are made anew.
+fn change_package(
+    wanted: &ChangeCurrentVnfPkgRequest,
+    info: &Info,
+    present: &Flavour,
+    next: Option<&Vnfd>,
+    as_it_is: Outline,
+) -> Result<Outline, AppError> {
+    let next = next.ok_or_else(|| {
+        AppError::new(
+            ErrorKind::Unprocessable,
+            format!("vnfdId: no onboarded package holds descriptor {:?}", wanted.vnfd_id),
+        )
+    })?;
+    let then = next.flavour(&info.flavour).ok_or_else(|| {
+        let known = listed(next.flavours.iter().map(|flavour| flavour.id.as_str()));
+        AppError::new(
+            ErrorKind::Unprocessable,
+            format!("vnfdId: the new package has no flavour {}; it has {known}", info.flavour),
+        )
+    })?;
+    let replace = match upgraded(&wanted.additional_params, then)? {
+        Some(vdus) => {
+            let of = |vnfc: &&crate::domain::Vnfc| vdus.contains(&vnfc.vdu);
+            info.vnfcs.iter().filter(of).map(|vnfc| vnfc.id.clone()).collect()
+        }
+        None => differing(info, present, then),
+    };
+    let mut counts = as_it_is.counts.clone();
+    counts.retain(|vdu, _| then.vdu(vdu).is_some());
+    Ok(Outline {
+        counts,
+        replace,
+        one_by_one: true,
+        ext_links: merged(&info.ext_links, &wanted.ext_virtual_links)?,
+        inputs: overlaid(&info.inputs, &wanted.additional_params),
+        ..as_it_is
+    })
 }
 
 /// The flavour of that id, or what there is instead.

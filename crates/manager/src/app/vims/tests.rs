@@ -1,6 +1,7 @@
 //! Which VIM is meant, and what of it is hidden.
 
 use super::*;
+use crate::app::samples::Ground;
 
 fn vim(name: &str, kind: VimType, default: bool) -> Vim {
     Vim {
@@ -138,10 +139,14 @@ fn each_type_needs_its_own() {
 
 #[tokio::test]
 async fn one_vim_is_the_default_and_a_new_manager_has_one() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let store = Store::sqlite(&dir.path().join("manager.db")).await.expect("a store");
-    ensure_default(&store).await.expect("a lab");
-    ensure_default(&store).await.expect("again");
+    for ground in Ground::both().await {
+        one_vim_is_the_default_in(&ground.store().await).await;
+    }
+}
+
+async fn one_vim_is_the_default_in(store: &Store) {
+    ensure_default(store).await.expect("a lab");
+    ensure_default(store).await.expect("again");
     let vims = store.vims().await.expect("a list");
     assert_eq!(vims.len(), 1);
     assert!(vims[0].default && vims[0].kind == VimType::Lab);
@@ -165,4 +170,43 @@ async fn one_vim_is_the_default_and_a_new_manager_has_one() {
     assert_eq!(taken.kind, StoreErrorKind::Taken);
     assert!(store.delete_vim(other.id).await.expect("deleted"));
     assert!(!store.delete_vim(other.id).await.expect("gone already"));
+}
+
+#[tokio::test]
+async fn a_vim_that_something_stands_in_stays() {
+    for ground in Ground::both().await {
+        let app = ground.app().await;
+        let change = VimChange {
+            name: Some("lab".to_owned()),
+            kind: Some("lab".to_owned()),
+            interface: Some(object(json!({"lab": "vnf"}))),
+            ..VimChange::default()
+        };
+        let vim = register(&app, change).await.expect("registered");
+        let body = json!({"infra": "lab/vnf", "vim": vim.id}).to_string();
+        let mut writer = app.store.db().writer().await;
+        let mut tx = writer.begin().await.expect("begun");
+        let mut run = async |sql: &'static str, args: Vec<crate::store::Arg>| {
+            tx.execute(sql, &args).await.expect("written");
+        };
+        run("INSERT INTO package (id, rev, state, doc) VALUES ('p', 1, 'ONBOARDED', '{}')", vec![]).await;
+        let instance = crate::domain::InstanceId::new();
+        run(
+            "INSERT INTO instance (id, rev, vnfd_id, package, provider, product, state, head, body) \
+             VALUES ($1, 1, 'v', 'p', 'x', 'y', 'INSTANTIATED', '{}', $2)",
+            vec![instance.to_string().into(), body.into()],
+        )
+        .await;
+        tx.commit().await.expect("committed");
+        drop(writer);
+        let error = delete(&app, vim.id).await.expect_err("in use");
+        assert_eq!(error.kind, ErrorKind::Conflict);
+        assert!(error.detail.contains(&instance.to_string()), "{}", error.detail);
+        let mut writer = app.store.db().writer().await;
+        let mut tx = writer.begin().await.expect("begun");
+        tx.execute("DELETE FROM instance", &[]).await.expect("deleted");
+        tx.commit().await.expect("committed");
+        drop(writer);
+        delete(&app, vim.id).await.expect("free");
+    }
 }

@@ -176,16 +176,13 @@ impl Follower {
             let operation = self.app.store.operation(self.id).await?;
             // Operations are not deleted; one that is gone has nothing more to tell.
             let Some(operation) = operation else { return Ok(()) };
-            let mut news = false;
+            let document = OperationDoc::of(&operation);
+            // An operation begins before its plans and ends after them; a listener hears of both in that order.
+            let mut news = operation.state.is_active() && self.operation(&document).await?;
             for id in &operation.plans {
                 news |= self.plan(*id).await?;
             }
-            let document = OperationDoc::of(&operation);
-            if self.shown.as_ref() != Some(&document) {
-                self.send("operation", None, &document).await?;
-                self.shown = Some(document);
-                news = true;
-            }
+            news |= self.operation(&document).await?;
             if news {
                 continue;
             }
@@ -194,6 +191,16 @@ impl Follower {
             }
             self.wait(operation.state).await?;
         }
+    }
+
+    /// Tells where the operation stands, unless that was told; whether it was not.
+    async fn operation(&mut self, document: &OperationDoc) -> Result<bool, Gone> {
+        if self.shown.as_ref() == Some(document) {
+            return Ok(false);
+        }
+        self.send("operation", None, document).await?;
+        self.shown = Some(document.clone());
+        Ok(true)
     }
 
     /// Tells what is new in a plan; whether anything is.

@@ -79,6 +79,7 @@ pub(super) static OPERATION: Resource = Resource {
 #[derive(Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[allow(dead_code, reason = "it describes; what is sent is put together attribute by attribute")]
+#[allow(clippy::struct_field_names, reason = "they are SOL003's")]
 pub(super) struct VnfInstance {
     id: InstanceId,
     vnf_instance_name: Option<String>,
