@@ -119,6 +119,15 @@ impl Condition {
         self.path.len() == 1 && matches!(self.operator, Operator::Eq | Operator::In)
     }
 
+    /// Texts of which one must stand in the JSON text of an entry that it holds for, so that a database can pass over
+    /// the others unread; `None` if it cannot be told. [`Condition::holds`] has the last word.
+    pub fn needles(&self) -> Option<Vec<String>> {
+        if !matches!(self.operator, Operator::Eq | Operator::In | Operator::Cont) {
+            return None;
+        }
+        self.values.iter().map(|text| needle(text, self.operator == Operator::Cont)).collect()
+    }
+
     /// Whether it holds. Where the way leads to several values, one that fits is enough; where it leads to none, it
     /// does not hold, whatever the operator.
     pub fn holds(&self, entry: &Value) -> bool {
@@ -323,6 +332,19 @@ fn compare(value: &Value, text: &str) -> Option<Ordering> {
         }
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
+}
+
+/// A value as it stands in JSON. Equal numbers and times can be written in several ways; only a short whole number is
+/// part of all of them.
+fn needle(text: &str, contained: bool) -> Option<String> {
+    if !contained {
+        let whole = text.parse::<i64>().is_ok_and(|number| number.to_string() == text && text.len() < 16);
+        if !whole && (text.parse::<f64>().is_ok() || text.parse::<Timestamp>().is_ok()) {
+            return None;
+        }
+    }
+    let quoted = Value::String(text.to_owned()).to_string();
+    Some(quoted[1..quoted.len() - 1].to_owned())
 }
 
 fn contains(value: &Value, texts: &[String]) -> bool {

@@ -278,3 +278,28 @@ proptest! {
         prop_assert!(listing.matches(&found));
     }
 }
+
+#[test]
+fn needles_are_in_the_text_of_what_a_condition_holds_for() {
+    let text = entry().to_string();
+    for (filter, needles) in [
+        ("(eq,metadata/colour,red)", Some(vec!["red"])),
+        ("(in,metadata/colour,blue,red)", Some(vec!["blue", "red"])),
+        ("(cont,name,'(one)')", Some(vec!["(one)"])),
+        ("(eq,number,10)", Some(vec!["10"])),
+        ("(eq,number,10.0)", None),
+        ("(eq,created,2026-11-15T13:00:00+01:00)", None),
+        ("(neq,metadata/colour,blue)", None),
+        ("(gt,number,1)", None),
+    ] {
+        let listing = listing(&[("filter", filter)]).unwrap();
+        let condition = &listing.filter.conditions[0];
+        assert!(condition.holds(&entry()), "{filter}");
+        let found = condition.needles();
+        let wanted = needles.map(|all| all.into_iter().map(ToOwned::to_owned).collect::<Vec<_>>());
+        assert_eq!(found, wanted, "{filter}");
+        assert!(found.is_none_or(|all| all.iter().any(|needle| text.contains(needle))), "{filter}");
+    }
+    let quote = listing(&[("filter", "(eq,name,'a\"b\\c')")]).unwrap();
+    assert_eq!(quote.filter.conditions[0].needles(), Some(vec!["a\\\"b\\\\c".to_owned()]));
+}

@@ -128,6 +128,14 @@ impl Db {
         }
     }
 
+    /// The function that says where one text stands in another: the one word in which both differ.
+    pub fn position(&self) -> &'static str {
+        match self {
+            Self::Sqlite { .. } => "instr",
+            Self::Postgres { .. } => "strpos",
+        }
+    }
+
     /// Waits for the right to write.
     pub async fn writer(&self) -> Writer<'_> {
         match self {

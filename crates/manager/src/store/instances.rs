@@ -16,6 +16,8 @@ pub struct InstanceQuery {
     pub bodies: bool,
     /// Columns that must have one of these values.
     pub equal: Vec<(InstanceColumn, Vec<String>)>,
+    /// Texts of which one of each must stand in the head.
+    pub contain: Vec<Vec<String>>,
 }
 
 /// A column that can be searched by.
@@ -74,7 +76,7 @@ impl Store {
 
     /// A page of instances, the oldest first.
     pub async fn instances(&self, query: &InstanceQuery) -> Result<Vec<Instance>, StoreError> {
-        let (sql, args) = select(query);
+        let (sql, args) = select(query, self.db.position());
         let rows = self.db.read_built(sql, &args).await?;
         rows.iter().map(|row| parse(row, query.bodies)).collect()
     }
@@ -143,7 +145,7 @@ impl Store {
 const SHOW: &str = "SELECT i.id, i.rev, i.head, (SELECT o.id FROM operation o WHERE o.instance = i.id AND o.state IN \
      ('STARTING', 'PROCESSING', 'ROLLING_BACK', 'FAILED_TEMP')), i.body FROM instance i WHERE i.id = $1";
 
-fn select(query: &InstanceQuery) -> (String, Vec<Arg>) {
+fn select(query: &InstanceQuery, position: &str) -> (String, Vec<Arg>) {
     let body = if query.bodies { ", i.body" } else { "" };
     let mut sql = format!("SELECT {COLUMNS}{body} FROM instance i WHERE i.id > $1");
     let mut args: Vec<Arg> = vec![query.after.map(|id| id.to_string()).unwrap_or_default().into()];
@@ -156,6 +158,16 @@ fn select(query: &InstanceQuery) -> (String, Vec<Arg>) {
             })
             .collect();
         sql = format!("{sql} AND i.{} IN ({})", column.name(), marks.join(", "));
+    }
+    for needles in &query.contain {
+        let tests: Vec<String> = needles
+            .iter()
+            .map(|needle| {
+                args.push(needle.as_str().into());
+                format!("{position}(i.head, ${}) > 0", args.len())
+            })
+            .collect();
+        sql = format!("{sql} AND ({})", tests.join(" OR "));
     }
     args.push(i64::from(query.limit).into());
     (format!("{sql} ORDER BY i.id LIMIT ${}", args.len()), args)

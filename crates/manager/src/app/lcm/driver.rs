@@ -186,7 +186,16 @@ async fn decided(
     match app.store.advance(&operation, step).await {
         Ok(()) => Ok(Next::Again),
         // Another operation was faster with an address: look again, and choose another.
-        Err(error) if error.kind == StoreErrorKind::Taken => Ok(Next::Again),
+        Err(error) if error.kind == StoreErrorKind::Taken && failures < TRIES => {
+            Err(Trouble::Later("another operation was faster with an address".to_owned()))
+        }
+        Err(error) if error.kind == StoreErrorKind::Taken => {
+            let problem =
+                problem(ErrorKind::Unprocessable, "no name or address for a machine could be had".to_owned());
+            operation.target = None;
+            rolled_back(app, operation, instance, Some(problem)).await?;
+            Ok(Next::Again)
+        }
         Err(error) => Err(error.into()),
     }
 }

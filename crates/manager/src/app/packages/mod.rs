@@ -20,7 +20,7 @@ pub use self::{
     fetch::{UploadFromUriRequest, fetch},
     files::Shelf,
     onboard::FAILURE_STATUS,
-    receive::{receive, refuse_early},
+    receive::{Announced, drain, receive},
     recover::{recover, settled},
     release::delete,
 };

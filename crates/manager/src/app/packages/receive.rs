@@ -21,12 +21,21 @@ const LOOK: u64 = 64 * 1024 * 1024;
 /// Written at once.
 const CHUNK: usize = 1024 * 1024;
 /// How much of a refused body is read, so that the sender gets to see the answer instead of a broken connection.
-const DRAIN: (u64, Duration) = (64 * 1024 * 1024, Duration::from_secs(5));
+const DRAIN: (u64, Duration) = (64 * 1024 * 1024, Duration::from_secs(2));
 /// Somebody who only looks whether an upload is alive holds it for a moment.
 const CLAIMS: (u32, Duration) = (5, Duration::from_millis(50));
 
+/// What a sender says of a body before it sends it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Announced {
+    /// How long it is.
+    pub length: Option<u64>,
+    /// Whether it is sent only once we ask for it (`Expect: 100-continue`).
+    pub waits: bool,
+}
+
 /// Takes a package's content. When it returns, the content is on the disk and being read.
-pub async fn receive<S>(app: &App, id: PackageId, length: Option<u64>, body: S) -> Result<(), AppError>
+pub async fn receive<S>(app: &App, id: PackageId, announced: Announced, body: S) -> Result<(), AppError>
 where
     S: Stream<Item = io::Result<Bytes>> + Send + Unpin + 'static,
 {
@@ -34,13 +43,16 @@ where
     // On its own, so that a caller who goes away does not take the way back along.
     let received = tokio::spawn(async move {
         let mut body = body;
-        match begin(&app, id, length).await {
+        let stored = match begin(&app, id, announced.length).await {
             Ok(claim) => store(&app, id, claim, &mut body).await,
-            Err(error) => {
-                refuse_early(&mut body).await;
-                Err(error)
-            }
+            // Reading would ask for what is not wanted.
+            Err(error) if announced.waits => return Err(error),
+            Err(error) => Err(error),
+        };
+        if stored.is_err() {
+            drain(&mut body).await;
         }
+        stored
     });
     received.await.map_err(|error| {
         AppError::new(ErrorKind::Internal, "the upload was given up; its log says why").because(error)
@@ -48,7 +60,7 @@ where
 }
 
 /// Reads some of a body that is refused, and forgets it.
-pub async fn refuse_early<S>(body: &mut S)
+pub async fn drain<S>(body: &mut S)
 where
     S: Stream<Item = io::Result<Bytes>> + Unpin,
 {

@@ -17,8 +17,20 @@ use crate::{
     },
     domain::{AppError, Instance, InstanceId},
     http::{Access, Answer, Call, Reply, Route, page::page},
+    sol013::Condition,
     store::{InstanceColumn, InstanceQuery},
 };
+
+/// Attributes whose values stand in an instance's head as they are shown, and in no column.
+const IN_HEAD: [&str; 7] = [
+    "vnfInstanceDescription",
+    "vnfSoftwareVersion",
+    "vnfdVersion",
+    "vnfPkgId",
+    "vnfConfigurableProperties",
+    "metadata",
+    "extensions",
+];
 
 /// The routes of one version.
 pub(super) fn routes(version: &Version) -> Vec<Route> {
@@ -110,14 +122,18 @@ async fn list(call: Call) -> Answer {
         .into_iter()
         .filter_map(|(attribute, values)| Some((InstanceColumn::of_attribute(attribute)?, values.to_vec())))
         .collect();
+    let in_head = |condition: &&Condition| IN_HEAD.contains(&condition.attribute());
+    let contain: Vec<Vec<String>> =
+        listing.filter.conditions.iter().filter(in_head).filter_map(Condition::needles).collect();
     let bodies = listing.wants_body();
-    let (call_ref, equal_ref) = (&call, &equal);
+    let (call_ref, equal_ref, contain_ref) = (&call, &equal, &contain);
     page(&call, &listing, async |after: Option<String>, limit: u32| {
         let query = InstanceQuery {
             after: after.and_then(|id| id.parse().ok()),
             limit,
             bodies,
             equal: equal_ref.clone(),
+            contain: contain_ref.clone(),
         };
         let instances = call_ref.app.store.instances(&query).await?;
         let shown = instances

@@ -9,7 +9,7 @@ use std::{
 
 use axum::body::Body;
 use bytes::Bytes;
-use guywire_package::{Package, Rejection};
+use guywire_package::{Archive, Limits, Package, Rejection};
 use http::{StatusCode, header};
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -70,7 +70,7 @@ pub(super) async fn artifact(call: Call) -> Answer {
     let name = call.param("artifactPath").to_owned();
     let (path, _, sha256) = place(&call, &package)?;
     let (looked, wanted) = (path.clone(), name.clone());
-    let size = blocking(move || Ok(guywire_package::open(&looked).map_err(Trouble::Package)?.size(&wanted)));
+    let size = blocking(move || Ok(opened(&looked)?.size(&wanted)));
     let size = size.await?.ok_or_else(|| {
         AppError::not_found(format!(
             "artifactPath: package {} has no file {name:?}; additionalArtifacts lists those that it has",
@@ -81,7 +81,7 @@ pub(super) async fn artifact(call: Call) -> Answer {
     let media = known.and_then(|artifact| artifact.metadata.get("content_type"));
     let tag = crate::http::content_tag(format!("{sha256}/{name}").as_bytes());
     let reply = send(&call, OCTETS, size, &tag, move || {
-        let mut archive = guywire_package::open(&path).map_err(Trouble::Package)?;
+        let mut archive = opened(&path)?;
         let entry = archive.entry(&name).map_err(Trouble::Package)?;
         entry.ok_or_else(|| Trouble::Disk(io::Error::from(io::ErrorKind::NotFound)))
     })
@@ -211,8 +211,20 @@ fn expect(call: &Call, media: &[&str]) -> Result<(), AppError> {
     ))
 }
 
+/// What was onboarded once stays readable, though the site may take only smaller packages since.
+fn opened(path: &Path) -> Result<Archive, Trouble> {
+    let limits = Limits {
+        entries: u32::MAX,
+        unpacked_bytes: u64::MAX,
+        ratio: u64::MAX,
+        path_bytes: usize::MAX,
+        ..Limits::default()
+    };
+    Archive::open(path, &limits).map_err(Trouble::Package)
+}
+
 fn read_whole(path: &Path, name: &str) -> Result<Vec<u8>, Trouble> {
-    let mut archive = guywire_package::open(path).map_err(Trouble::Package)?;
+    let mut archive = opened(path)?;
     let entry = archive.entry(name).map_err(Trouble::Package)?;
     let mut entry = entry.ok_or_else(|| Trouble::Disk(io::Error::from(io::ErrorKind::NotFound)))?;
     let mut bytes = Vec::new();

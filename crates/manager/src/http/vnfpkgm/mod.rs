@@ -9,7 +9,9 @@ use http::header;
 use self::render::{PACKAGE, VnfPkgInfo};
 use super::{Access, Answer, Call, PKGM_V1, Reply, Route, page, problem};
 use crate::{
-    app::packages::{self, CreateVnfPkgInfoRequest, UploadFromUriRequest, VnfPkgInfoModifications},
+    app::packages::{
+        self, Announced, CreateVnfPkgInfoRequest, UploadFromUriRequest, VnfPkgInfoModifications,
+    },
     domain::{AppError, ErrorKind, PackageId, PackageRecord, UsageState},
 };
 
@@ -122,16 +124,21 @@ async fn delete(call: Call) -> Answer {
 async fn upload(mut call: Call) -> Answer {
     let checked = call.id::<PackageId>(ID).and_then(|id| check_media(&call).map(|()| id));
     let length = call.headers.get(header::CONTENT_LENGTH);
-    let length = length.and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
+    let announced = Announced {
+        length: length.and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok()),
+        waits: call.headers.contains_key(header::EXPECT),
+    };
     let mut body = call.body_stream();
     let id = match checked {
         Ok(id) => id,
         Err(error) => {
-            packages::refuse_early(&mut body).await;
+            if !announced.waits {
+                packages::drain(&mut body).await;
+            }
             return Err(error);
         }
     };
-    packages::receive(&call.app, id, length, body).await?;
+    packages::receive(&call.app, id, announced, body).await?;
     Ok(Reply::accepted(&location(&call, id)))
 }
 

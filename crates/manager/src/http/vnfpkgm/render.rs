@@ -54,7 +54,7 @@ pub(super) struct VnfPkgInfo {
     onboarding_state: OnboardingState,
     operational_state: OperationalState,
     usage_state: UsageState,
-    #[serde(skip_serializing_if = "Map::is_empty")]
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
     user_defined_data: Map<String, Value>,
     /// Why content was not taken the last time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ struct Described {
     vnf_product_name: String,
     vnf_software_version: String,
     vnfd_version: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     vnfm_info: Vec<String>,
     checksum: Checksum,
     software_images: Vec<SoftwareImage>,
@@ -81,7 +81,7 @@ struct Described {
     #[serde(skip_serializing_if = "Option::is_none")]
     signing_certificate: Option<String>,
     /// What was accepted with a doubt; an attribute of our own.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
 
@@ -134,7 +134,7 @@ struct SoftwareImage {
 struct AdditionalArtifact {
     artifact_path: String,
     checksum: Checksum,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     metadata: BTreeMap<String, String>,
 }
 

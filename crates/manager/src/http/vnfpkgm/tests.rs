@@ -203,6 +203,27 @@ async fn what_is_too_large_is_refused_before_and_while_it_arrives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_the_disk_has_no_room_for_is_refused_and_the_rest_goes_on() {
+    let ground = Ground::sqlite();
+    let limits = Limits { unpacked_bytes: u64::MAX, ..Limits::default() };
+    let site = Site::start_with(&ground, Policy { limits, ..Policy::default() }).await;
+    let id = site.create().await;
+    let address = site.url.strip_prefix("http://").unwrap();
+    // Who asks first is told at once, and sends nothing.
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "PUT /vnfpkgm/v1/vnf_packages/{id}/package_content HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+         Content-Type: application/zip\r\nContent-Length: 900000000000000000\r\nExpect: 100-continue\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).await.unwrap();
+    assert!(reply.starts_with("HTTP/1.1 503") && reply.contains("disk full"), "{reply}");
+    assert_eq!(site.show(&id).await["onboardingState"], "CREATED");
+    assert_eq!(site.upload(&id, hello()).await.0, StatusCode::ACCEPTED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn requests_that_make_no_sense_are_refused_with_the_reason() {
     let ground = Ground::sqlite();
     let site = Site::start(&ground).await;

@@ -18,8 +18,8 @@ async fn get(site: &Site, rest: &str, headers: &[(&str, &str)]) -> Response {
     request.send().await.unwrap()
 }
 
-fn value(response: &Response, name: header::HeaderName) -> String {
-    let found = response.headers().get(&name).unwrap_or_else(|| panic!("no {name}: {response:?}"));
+fn value(response: &Response, name: &header::HeaderName) -> String {
+    let found = response.headers().get(name).unwrap_or_else(|| panic!("no {name}: {response:?}"));
     found.to_str().unwrap().to_owned()
 }
 
@@ -38,9 +38,9 @@ async fn content_is_given_whole_and_in_parts() {
         let length = bytes.len();
         let whole = get(&site, &place, &[]).await;
         assert_eq!(whole.status(), StatusCode::OK);
-        assert_eq!(value(&whole, header::CONTENT_TYPE), media);
-        assert_eq!(value(&whole, header::CONTENT_LENGTH), length.to_string());
-        let tag = value(&whole, header::ETAG);
+        assert_eq!(value(&whole, &header::CONTENT_TYPE), media);
+        assert_eq!(value(&whole, &header::CONTENT_LENGTH), length.to_string());
+        let tag = value(&whole, &header::ETAG);
         assert_eq!(whole.bytes().await.unwrap(), *bytes);
 
         for (range, from, to) in [
@@ -51,13 +51,13 @@ async fn content_is_given_whole_and_in_parts() {
         ] {
             let part = get(&site, &place, &[("range", range), ("if-range", &tag)]).await;
             assert_eq!(part.status(), StatusCode::PARTIAL_CONTENT, "{place} {range}");
-            assert_eq!(value(&part, header::CONTENT_RANGE), format!("bytes {from}-{}/{length}", to - 1));
+            assert_eq!(value(&part, &header::CONTENT_RANGE), format!("bytes {from}-{}/{length}", to - 1));
             assert_eq!(part.bytes().await.unwrap(), bytes[from..to], "{place} {range}");
         }
         let beyond = get(&site, &place, &[("range", &format!("bytes={length}-"))]).await;
         assert_eq!(beyond.status(), StatusCode::RANGE_NOT_SATISFIABLE);
-        assert_eq!(value(&beyond, header::CONTENT_RANGE), format!("bytes */{length}"));
-        assert_eq!(value(&beyond, header::CONTENT_TYPE), "application/problem+json");
+        assert_eq!(value(&beyond, &header::CONTENT_RANGE), format!("bytes */{length}"));
+        assert_eq!(value(&beyond, &header::CONTENT_TYPE), "application/problem+json");
         let known = get(&site, &place, &[("if-none-match", &tag), ("range", "bytes=0-1")]).await;
         assert_eq!(known.status(), StatusCode::NOT_MODIFIED);
     }
@@ -74,7 +74,7 @@ async fn artifacts_are_found_by_path_and_never_outside_the_package() {
     let place = format!("/{id}/artifacts/Scripts/answer.sh");
     let found = get(&site, &place, &[("accept", "application/json")]).await;
     assert_eq!(found.status(), StatusCode::OK);
-    assert_eq!(value(&found, header::CONTENT_DISPOSITION), "attachment");
+    assert_eq!(value(&found, &header::CONTENT_DISPOSITION), "attachment");
     let escaped = get(&site, &format!("/{id}/artifacts/Scripts/hello%40.service"), &[]).await;
     assert_eq!(escaped.status(), StatusCode::OK);
     for path in ["Scripts", "Scripts/none", "%2e%2e/manager.db", "..%2f..%2fmanager.db", "%2fetc%2fpasswd"] {
@@ -105,7 +105,7 @@ async fn a_descriptor_is_text_if_it_is_one_file_and_else_an_archive() {
         let headers: Vec<_> = accept.map(|accept| ("accept", accept)).into_iter().collect();
         let found = get(&site, &format!("/{single}/vnfd"), &headers).await;
         assert_eq!(found.status().as_u16(), status, "{accept:?}");
-        assert_eq!(value(&found, header::CONTENT_TYPE), media, "{accept:?}");
+        assert_eq!(value(&found, &header::CONTENT_TYPE), media, "{accept:?}");
         let bytes = found.bytes().await.unwrap();
         match media {
             "text/plain" => assert_eq!(bytes, text),
@@ -126,7 +126,7 @@ async fn a_descriptor_is_text_if_it_is_one_file_and_else_an_archive() {
         let headers: Vec<_> = accept.map(|accept| ("accept", accept)).into_iter().collect();
         let found = get(&site, &format!("/{several}/vnfd"), &headers).await;
         assert_eq!(found.status().as_u16(), status, "{accept:?}");
-        assert_eq!(value(&found, header::CONTENT_TYPE), media, "{accept:?}");
+        assert_eq!(value(&found, &header::CONTENT_TYPE), media, "{accept:?}");
         if status == 200 {
             let file = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(file.path(), found.bytes().await.unwrap()).unwrap();
