@@ -114,6 +114,8 @@ async fn measure(program: &str, package: &str, directory: &Path, instances: usiz
 
     let errors = crowd(&manager.address, &token, &vnfd_id, &path).await;
     fill(&manager.address, &token, &vnfd_id, instances).await;
+    // The first connection was idle for longer than a server waits.
+    let mut client = Client::new(&manager.address, Some(&token)).await;
     let named = page(&mut client, "(eq,vnfInstanceName,group)").await;
     let state = page(&mut client, "(eq,instantiationState,NOT_INSTANTIATED)").await;
     let free = page(&mut client, "(eq,metadata/group,7)").await;
