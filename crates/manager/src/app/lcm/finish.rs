@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{Request, wishes::stop_plan};
 use crate::{
-    app::{App, requests::VnfInfoModificationRequest},
+    app::{App, alarms, requests::VnfInfoModificationRequest},
     domain::{
         Affected, AppError, ChangeType, Info, Instance, InstantiationState, Notice, Operation,
         OperationState, OperationType, Problem, Target, VnfState, Vnfc,
@@ -74,6 +74,10 @@ pub async fn failed_temp(
     app.store.advance(&operation, Step { notices: vec![notice], ..Step::default() }).await?;
     let reason = operation.error.as_ref().map_or("", |problem| &problem.detail);
     tracing::warn!(operation = %operation.id, instance = %instance.id, reason, "FAILED_TEMP: retry, roll back or fail it");
+    // Should we die just here, whoever watches over instances raises it.
+    if let Err(error) = alarms::raise(app, &alarms::operation_failed(&operation), instance).await {
+        tracing::warn!(operation = %operation.id, %error, "its alarm is raised later");
+    }
     Ok(())
 }
 
