@@ -201,3 +201,53 @@ fn people_log_in_and_may_do_what_their_role_allows() {
     assert_eq!(as_eve(&["context", "rm", "site"]).code, Some(0));
     assert!(as_eve(&["context", "list"]).stdout.contains("no contexts"));
 }
+
+#[test]
+fn levels_packages_networks_vims_and_alarms() {
+    let manager = Manager::start();
+    let package = manager.upload_hello();
+    let shown = manager.json(&["vim", "show", "own"]);
+    assert_eq!((&shown["type"], &shown["is_default"]), (&"lab".into(), &true.into()));
+    assert_eq!(manager.json(&["vim", "set", "own", "--description", "d"])["description"], "d");
+    manager.ok(&["package", "disable", &package]);
+    manager.fails(&["vnf", "create", "Hello"], 1, &["DISABLED", "422"]);
+    manager.ok(&["package", "enable", &package]);
+    let vnf = text(&manager.json(&["vnf", "create", "Hello", "--name", "n"])["id"]);
+    let secret = manager.file("secret", Some("hunter2\n")).display().to_string();
+    let password = format!("password=@{secret}");
+    let words = ["vnf", "instantiate", "n", "--flavour", "simple", "--level", "small", "--vim", "own"];
+    let words: Vec<&str> =
+        words.into_iter().chain(["--param", "a.b=1", "--param", &password, "--wait"]).collect();
+    manager.ok(&words);
+    let first = manager.json(&["op", "show", &text(&manager.newest(&vnf)["id"])]);
+    assert_eq!(first["operationParams"]["additionalParams"]["a"]["b"], 1, "{first}");
+    assert!(!first.to_string().contains("hunter2"), "a password is shown as a reference: {first}");
+    assert!(!manager.guywire.transcript().contains("hunter2"), "a password is never printed");
+    assert_eq!(components(&manager, "n").len(), 1);
+    manager.ok(&["vnf", "scale-to", "n", "--level", "default", "--wait"]);
+    assert_eq!(components(&manager, "n").len(), 2);
+    manager.ok(&["vnf", "scale-to", "n", "--aspect", "hello_instance=0", "--wait"]);
+    assert_eq!(components(&manager, "n").len(), 1);
+    manager.fails(&["vnf", "change-flavour", "n", "simple", "--wait"], 1, &["simple", "409"]);
+    manager.ok(&["vnf", "change-package", "n", "Hello", "--wait"]);
+    manager.ok(&["vnf", "heal", "n", "--all", "--wait"]);
+    manager.fails(&["vim", "delete", "own"], 1, &["409", "not deleted"]);
+
+    let scale = ["vnf", "scale", "n", "--aspect", "hello_instance", "--out", "1"];
+    let operation = text(&manager.json(&scale)["operation"]);
+    until("it is under way", || {
+        (manager.json(&["op", "show", &operation])["operationState"] == "PROCESSING").then_some(())
+    });
+    manager.ok(&["op", "cancel", &operation, "--force", "--wait"]);
+    let alarm = until("an alarm", || manager.json(&["alarm", "list"]).as_array()?.first().cloned());
+    let id = text(&alarm["id"]);
+    assert!(manager.ok(&["alarm", "show", &id]).stdout.contains("UNACKNOWLEDGED"));
+    manager.ok(&["alarm", "ack", &id]);
+    assert_eq!(manager.json(&["alarm", "show", &id])["ackState"], "ACKNOWLEDGED");
+    manager.ok(&["op", "rollback", &operation, "--wait"]);
+    manager.ok(&["vnf", "terminate", "n", "--force", "--wait"]);
+    manager.ok(&["vnf", "delete", "n"]);
+    let made = manager.json(&["vim", "register", "other", "--type", "lab", "--interface", "lab=other"]);
+    assert_eq!(made["is_default"], false);
+    manager.ok(&["vim", "delete", "other"]);
+}
