@@ -122,10 +122,26 @@ impl Condition {
     /// Texts of which one must stand in the JSON text of an entry that it holds for, so that a database can pass over
     /// the others unread; `None` if it cannot be told. [`Condition::holds`] has the last word.
     pub fn needles(&self) -> Option<Vec<String>> {
-        if !matches!(self.operator, Operator::Eq | Operator::In | Operator::Cont) {
-            return None;
-        }
-        self.values.iter().map(|text| needle(text, self.operator == Operator::Cont)).collect()
+        let whole = match self.operator {
+            Operator::Eq | Operator::In => true,
+            Operator::Cont => false,
+            _ => return None,
+        };
+        let texts: Vec<String> =
+            self.values.iter().map(|text| needle(text, !whole)).collect::<Option<_>>()?;
+        // Below the top, names are as they are shown: a value that is asked for whole stands right after its name.
+        let Some(Step::Into(name)) = self.path.last().filter(|_| whole && self.path.len() > 1) else {
+            return Some(texts);
+        };
+        let name = Value::String(name.clone()).to_string();
+        let mut needles: Vec<String> = texts.iter().map(|text| format!("{name}:\"{text}\"")).collect();
+        let bare = texts
+            .iter()
+            .filter(|text| text.parse::<i64>().is_ok() || ["true", "false"].contains(&text.as_str()));
+        needles.extend(bare.map(|text| format!("{name}:{text}")));
+        // A list may hold it anywhere.
+        needles.push(format!("{name}:["));
+        Some(needles)
     }
 
     /// Whether it holds. Where the way leads to several values, one that fits is enough; where it leads to none, it

@@ -283,8 +283,13 @@ proptest! {
 fn needles_are_in_the_text_of_what_a_condition_holds_for() {
     let text = entry().to_string();
     for (filter, needles) in [
-        ("(eq,metadata/colour,red)", Some(vec!["red"])),
-        ("(in,metadata/colour,blue,red)", Some(vec!["blue", "red"])),
+        ("(eq,metadata/colour,red)", Some(vec!["\"colour\":\"red\"", "\"colour\":["])),
+        (
+            "(in,metadata/colour,1,red)",
+            Some(vec!["\"colour\":\"1\"", "\"colour\":\"red\"", "\"colour\":1", "\"colour\":["]),
+        ),
+        ("(eq,info/vnfcs/n,2)", Some(vec!["\"n\":\"2\"", "\"n\":2", "\"n\":["])),
+        ("(cont,metadata/colour,ed)", Some(vec!["ed"])),
         ("(cont,name,'(one)')", Some(vec!["(one)"])),
         ("(eq,number,10)", Some(vec!["10"])),
         ("(eq,number,10.0)", None),
