@@ -64,7 +64,7 @@ impl Managers {
     pub fn kill_and_start(&mut self, turn: usize) {
         let count = self.processes.len();
         let dying = if turn % (count + 1) == count { 0..count } else { turn % count..turn % count + 1 };
-        for process in self.processes[dying.clone()].iter_mut() {
+        for process in &mut self.processes[dying.clone()] {
             if let Some(mut process) = process.take() {
                 kill_process(Pid::from_child(&process), Signal::KILL).expect("it can be killed");
                 process.wait().expect("it ends");
