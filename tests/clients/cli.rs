@@ -126,7 +126,7 @@ fn an_operation_can_be_cancelled_retried_rolled_back_and_given_up() {
     let manager = Manager::start();
     manager.upload_hello();
     let vnf = text(&manager.json(&["vnf", "create", "Hello", "--name", "n"])["id"]);
-    let operation = text(&manager.json(&["vnf", "instantiate", &vnf])["operation"]);
+    let operation = text(&manager.json(&["vnf", "instantiate", &vnf, "--param", "delay=3"])["operation"]);
     until("it is under way", || {
         (manager.json(&["op", "show", &operation])["operationState"] == "PROCESSING").then_some(())
     });
@@ -138,7 +138,7 @@ fn an_operation_can_be_cancelled_retried_rolled_back_and_given_up() {
     manager.ok(&["op", "retry", &operation, "--wait"]);
     assert_eq!(components(&manager, "n").len(), 2);
 
-    let scale = ["vnf", "scale", "n", "--aspect", "hello_instance", "--out", "1"];
+    let scale = ["vnf", "scale", "n", "--aspect", "hello_instance", "--out", "1", "--param", "delay=3"];
     let operation = text(&manager.json(&scale)["operation"]);
     until("it is under way", || {
         (manager.json(&["op", "show", &operation])["operationState"] == "PROCESSING").then_some(())
@@ -233,7 +233,7 @@ fn levels_packages_networks_vims_and_alarms() {
     manager.ok(&["vnf", "heal", "n", "--all", "--wait"]);
     manager.fails(&["vim", "delete", "own"], 1, &["409", "not deleted"]);
 
-    let scale = ["vnf", "scale", "n", "--aspect", "hello_instance", "--out", "1"];
+    let scale = ["vnf", "scale", "n", "--aspect", "hello_instance", "--out", "1", "--param", "delay=3"];
     let operation = text(&manager.json(&scale)["operation"]);
     until("it is under way", || {
         (manager.json(&["op", "show", &operation])["operationState"] == "PROCESSING").then_some(())

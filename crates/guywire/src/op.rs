@@ -50,10 +50,10 @@ pub async fn run(command: OpCommand, client: &Client, output: Output) -> anyhow:
             return Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         OpCommand::Retry { operation, wait } => {
-            return task(client, &operation, "retry", &json!({}), wait, "COMPLETED").await;
+            return task(client, &operation, "retry", (wait, output), "COMPLETED").await;
         }
         OpCommand::Rollback { operation, wait } => {
-            return task(client, &operation, "rollback", &json!({}), wait, "ROLLED_BACK").await;
+            return task(client, &operation, "rollback", (wait, output), "ROLLED_BACK").await;
         }
         OpCommand::Cancel { operation, force, wait } => {
             let mode = if force { "FORCEFUL" } else { "GRACEFUL" };
@@ -87,14 +87,13 @@ async fn task(
     client: &Client,
     operation: &str,
     task: &str,
-    body: &Value,
-    wait: Wait,
+    (wait, output): (Wait, Output),
     wanted: &str,
 ) -> anyhow::Result<ExitCode> {
     let id = resolve::id(client, OPERATION, operation).await?;
-    client.post(&format!("{}/{task}", path(&id)), body).await?;
+    client.post(&format!("{}/{task}", path(&id)), &json!({})).await?;
     if wait.wait {
-        return follow::outcome(client, &id, wanted).await;
+        return follow::outcome(client, &id, wanted, output).await;
     }
     println!("{id}  accepted; `guywire op watch {id}` follows it");
     Ok(ExitCode::SUCCESS)

@@ -92,7 +92,7 @@ async fn accepted(client: &Client, answer: &Answer, wait: Wait, output: Output) 
     let location = answer.location.as_deref().context("the manager does not say where the operation is")?;
     let id = location.rsplit('/').next().unwrap_or_default();
     if wait.wait {
-        return follow::outcome(client, id, "COMPLETED").await;
+        return follow::outcome(client, id, "COMPLETED", output).await;
     }
     match output {
         Output::Json => println!("{}", serde_json::to_string_pretty(&json!({"operation": id}))?),

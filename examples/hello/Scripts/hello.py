@@ -26,14 +26,23 @@ def greeting(request):
     return word
 
 
-def set_up(machine, word):
+def delay(request):
+    """Seconds that a machine settles before it serves: time to watch an operation, or to cancel it."""
+    seconds = (request.get("additionalParams") or {}).get("delay", 0)
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= 600:
+        sys.exit("additionalParams.delay: a whole number of seconds from 0 to 600 is needed")
+    return seconds
+
+
+def set_up(machine, word, seconds):
     """A service on TCP port 8080 that answers every connection with one line."""
     name = machine["name"]
 
     def step(title, **what):
         return {"name": f"{title} on {name}", "machine": name, **what}
 
-    return [
+    settle = [step("settle", run={"script": f"sleep {seconds}", "timeout": seconds + 30})] if seconds else []
+    return settle + [
         step("answer", put={"path": "/etc/hello/answer", "content": f"{word} from {name}\n"}),
         step("program", put={"path": "/usr/local/lib/hello/answer", "mode": "0755", "file": "Scripts/answer.sh"}),
         step("service", put={"path": "/etc/systemd/system/hello@.service", "file": "Scripts/hello@.service"}),
@@ -62,10 +71,10 @@ def decide(asked):
     point, machines = asked["point"], asked["machines"]
     steps = []
     if point in SET_UP:
-        word = greeting(asked["request"])
+        word, seconds = greeting(asked["request"]), delay(asked["request"])
         for machine in machines:
             if machine["change"] in ("added", "replaced"):
-                steps += set_up(machine, word)
+                steps += set_up(machine, word, seconds)
     elif point in TAKE_DOWN:
         for machine in machines:
             if machine["change"] == "removed" and machine["addresses"]:

@@ -16,7 +16,7 @@ use super::{
     resolve::OPERATION,
     sse::{Message, Parser},
 };
-use crate::progress::Progress;
+use crate::{cli::Output, progress::Progress};
 
 /// How long a manager may be away; operations go on when it is back.
 const ABSENCE: Duration = Duration::from_secs(300);
@@ -71,11 +71,14 @@ pub async fn operation(client: &Client, id: &str) -> anyhow::Result<Value> {
 }
 
 /// Follows and turns the outcome into an exit code, with the reason if it did not do what was asked.
-pub async fn outcome(client: &Client, id: &str, wanted: &str) -> anyhow::Result<ExitCode> {
+pub async fn outcome(client: &Client, id: &str, wanted: &str, output: Output) -> anyhow::Result<ExitCode> {
     let operation = operation(client, id).await?;
     let state = operation["operationState"].as_str().unwrap_or_default();
     if state == wanted {
-        println!("{id}  {state}");
+        match output {
+            Output::Json => println!("{}", serde_json::to_string_pretty(&operation)?),
+            Output::Table => println!("{id}  {state}"),
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let reason = operation["error"]["detail"].as_str().unwrap_or("no reason is recorded");
