@@ -19,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A running manager. Told to stop when dropped, before its labs are removed.
 pub struct Manager {
     process: Option<Child>,
+    /// What else it is told at its start.
+    words: Vec<String>,
     /// Where it listens.
     pub url: String,
     /// The administrator's token.
@@ -30,19 +32,31 @@ pub struct Manager {
 impl Manager {
     /// Starts one on a port of its own, with a lab of its own as the default VIM.
     pub fn start() -> Self {
-        let guywire = Guywire::new();
-        let mut manager = Self { process: None, url: String::new(), token: String::new(), guywire };
+        Self::start_with(Guywire::new(), &[])
+    }
+
+    /// The same in a place that was prepared, with further words on the command line.
+    pub fn start_with(guywire: Guywire, words: &[&str]) -> Self {
+        let manager = Self::start_as_is(guywire, words);
+        let lab = format!("lab={}", manager.guywire.name());
+        manager.ok(&["vim", "register", "own", "--type", "lab", "--interface", &lab, "--default"]);
+        manager
+    }
+
+    /// Starts one on what is there already.
+    pub fn start_as_is(guywire: Guywire, words: &[&str]) -> Self {
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        let mut manager = Self { process: None, words, url: String::new(), token: String::new(), guywire };
         manager.serve("127.0.0.1:0");
         let token = std::fs::read_to_string(manager.guywire.data().join("admin-token")).expect("a token");
         token.trim().clone_into(&mut manager.token);
-        let lab = format!("lab={}", manager.guywire.name());
-        manager.ok(&["vim", "register", "own", "--type", "lab", "--interface", &lab, "--default"]);
         manager
     }
 
     /// Starts the process; where it listens is the first line that it prints.
     fn serve(&mut self, address: &str) {
         let mut command = self.guywire.command(&["manager", "serve", "--listen", address]);
+        command.args(&self.words);
         let log = self.log();
         let log = std::fs::File::options().create(true).append(true).open(log).expect("a log");
         command.env_remove("GUYWIRE_URL").stdout(Stdio::piped()).stderr(log);
@@ -68,6 +82,16 @@ impl Manager {
         self.signal(Signal::KILL);
         let address = self.url.strip_prefix("http://").expect("an address").to_owned();
         self.serve(&address);
+    }
+
+    /// Kills it without a warning; [`Manager::restart`] starts it again.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// Its process id while it runs.
+    pub fn pid(&self) -> u32 {
+        self.process.as_ref().expect("it runs").id()
     }
 
     fn signal(&mut self, signal: Signal) {

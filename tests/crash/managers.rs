@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Managers {
     processes: Vec<Option<Child>>,
     addresses: Vec<String>,
+    /// What else they are told at their start.
+    words: Vec<String>,
     /// The data directory and commands on it. After the processes, so that it is dropped after them.
     pub guywire: Guywire,
     database: Option<Database>,
@@ -35,17 +37,28 @@ struct Database {
 impl Managers {
     /// One manager.
     pub fn on_sqlite() -> Self {
-        Self::start(Guywire::new(), None, 1)
+        Self::on_sqlite_with(&[])
+    }
+
+    /// One manager with further words on its command line.
+    pub fn on_sqlite_with(words: &[&str]) -> Self {
+        Self::start(Guywire::new(), None, 1, words)
     }
 
     /// Two managers.
     pub fn on_postgres(name: &str) -> Self {
-        let database = Database::new(name);
-        Self::start(Guywire::with_database(&database.url), Some(database), 2)
+        Self::on_postgres_with(name, &[])
     }
 
-    fn start(guywire: Guywire, database: Option<Database>, count: usize) -> Self {
-        let mut managers = Self { processes: Vec::new(), addresses: Vec::new(), guywire, database };
+    /// Two managers with further words on their command lines.
+    pub fn on_postgres_with(name: &str, words: &[&str]) -> Self {
+        let database = Database::new(name);
+        Self::start(Guywire::with_database(&database.url), Some(database), 2, words)
+    }
+
+    fn start(guywire: Guywire, database: Option<Database>, count: usize, words: &[&str]) -> Self {
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        let mut managers = Self { processes: Vec::new(), addresses: Vec::new(), words, guywire, database };
         for at in 0..count {
             managers.processes.push(None);
             managers.addresses.push("127.0.0.1:0".to_owned());
@@ -57,6 +70,11 @@ impl Managers {
     /// The database's address, if it is not a file.
     pub fn database(&self) -> Option<&str> {
         self.database.as_ref().map(|database| database.url.as_str())
+    }
+
+    /// Where they listen.
+    pub fn urls(&self) -> Vec<String> {
+        self.addresses.iter().map(|address| format!("http://{address}")).collect()
     }
 
     /// Kills managers without a warning and starts them again on the same ports. Of two, the first, the second or both
@@ -79,6 +97,7 @@ impl Managers {
         // A lease that is short against the test: on PostgreSQL a dead manager's plans wait until it runs out.
         let words = ["manager", "serve", "--listen", &self.addresses[at], "--lease", "1"];
         let mut command = self.guywire.command(&words);
+        command.args(&self.words);
         let log = std::fs::File::options().create(true).append(true).open(self.log(at)).expect("a log");
         let mut process = command.stdout(Stdio::piped()).stderr(log).spawn().expect("it starts");
         let stdout = process.stdout.take().expect("it is piped");

@@ -43,13 +43,15 @@ pub enum Part {
     Readme,
     /// Tests that are ignored otherwise (--long)
     Ignored,
+    /// Ten thousand mutated requests and ten thousand mutated packages (--long)
+    Fuzz,
     /// Benchmarks and their bars (--long)
     Bench,
 }
 
 impl Part {
     /// In the order in which they run: what fails fast comes first.
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Format,
         Self::Lint,
         Self::Build,
@@ -58,6 +60,7 @@ impl Part {
         Self::Tests,
         Self::Readme,
         Self::Ignored,
+        Self::Fuzz,
         Self::Bench,
     ];
 
@@ -66,13 +69,16 @@ impl Part {
     }
 
     fn is_long(self) -> bool {
-        matches!(self, Self::Ignored | Self::Bench)
+        matches!(self, Self::Ignored | Self::Fuzz | Self::Bench)
     }
 
     fn makes_machines(self) -> bool {
-        matches!(self, Self::Tests | Self::Readme | Self::Ignored | Self::Bench)
+        matches!(self, Self::Tests | Self::Readme | Self::Ignored | Self::Fuzz | Self::Bench)
     }
 }
+
+/// Words in the names of the tests that are the part `fuzz`.
+const FUZZ: [&str; 2] = ["fuzz_ten_thousand", "ten_thousand_bent"];
 
 /// How a part ended.
 struct Outcome {
@@ -139,7 +145,9 @@ fn run_part(part: Part, dir: &TestDir) -> (Tally, Result<()>) {
         Part::Docs => plain(docs::check()),
         Part::Deny => plain(deny::check()),
         Part::Tests => tests(dir, &[]),
-        Part::Ignored => tests(dir, &["--ignored"]),
+        Part::Ignored => tests(dir, &["--ignored", "--skip", FUZZ[0], "--skip", FUZZ[1]]),
+        // What they print are figures, which are worth seeing when all is well too.
+        Part::Fuzz => tests(dir, &["--ignored", "--nocapture", FUZZ[0], FUZZ[1]]),
         Part::Readme => plain(readme::run(dir)),
         Part::Bench => plain(bench::run_in(dir, &[])),
     }
@@ -151,9 +159,9 @@ fn tests(dir: &TestDir, words: &[&str]) -> (Tally, Result<()>) {
         let server = Server::start()?;
         say(format!("PostgreSQL answers at {}", server.url()));
         make_base(dir)?;
-        Ok((server, places::templates()?, python::openstack()?))
+        Ok((server, places::templates()?, python::openstack()?, python::schemathesis()?))
     };
-    let (server, templates, openstack) = match around() {
+    let (server, templates, openstack, schemathesis) = match around() {
         Ok(around) => around,
         Err(error) => return (Tally::default(), Err(error)),
     };
@@ -161,6 +169,7 @@ fn tests(dir: &TestDir, words: &[&str]) -> (Tally, Result<()>) {
         command.env("GUYWIRE_TEST_POSTGRES", server.url());
         command.env("GUYWIRE_TEMPLATES", &templates);
         command.env("GUYWIRE_TEST_OPENSTACK", &openstack);
+        command.env("GUYWIRE_TEST_SCHEMATHESIS", &schemathesis);
         command.env("GUYWIRE_TEST_CHROMIUM", "/usr/bin/chromium");
         command.env("GUYWIRE_TEST_ARTIFACTS", places::artifacts());
         command.env("TMPDIR", dir.temporary());

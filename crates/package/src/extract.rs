@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Seek, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -61,12 +61,10 @@ pub fn extract(csar: &Path, into: &Path, policy: &Policy) -> Result<(), Rejectio
             fs::create_dir_all(parent).map_err(|error| cannot(&error))?;
         }
         let mode = if archive.is_executable(&name) { 0o755 } else { 0o644 };
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&path)
-            .map_err(|error| cannot(&error))?;
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).open(&path).map_err(|error| cannot(&error))?;
+        // What a daemon's umask takes away from new files, others who run the package's scripts need.
+        file.set_permissions(fs::Permissions::from_mode(mode)).map_err(|error| cannot(&error))?;
         let mut buffer = vec![0; 64 << 10];
         loop {
             let read = reader.read(&mut buffer).map_err(|error| unreadable(&name, &error))?;

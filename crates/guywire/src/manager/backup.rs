@@ -47,10 +47,18 @@ pub async fn write(installation: &Installation, file: &Path) -> anyhow::Result<E
     if !data.join(DATABASES[0]).exists() {
         bail!("{}: no manager has worked here; name its data directory with --data", data.display());
     }
+    // First of all: whatever else fails, a file that was there before is not ours to remove.
+    let out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file).with_context(|| {
+        format!("{}: cannot be made; choose a file that is not there yet", file.display())
+    })?;
     let scratch = data.join(format!(".backup-{}", std::process::id()));
-    fs::create_dir(&scratch).with_context(|| format!("{}: cannot be made", scratch.display()))?;
-    let written = gather(data, &scratch, file).await;
-    fs::remove_dir_all(&scratch).with_context(|| format!("{}: cannot be removed", scratch.display()))?;
+    let written = match fs::create_dir(&scratch) {
+        Ok(()) => gather(data, &scratch, out).await,
+        Err(error) => Err(error).with_context(|| format!("{}: cannot be made", scratch.display())),
+    };
+    fs::remove_dir_all(&scratch)
+        .or_else(ignore_missing)
+        .with_context(|| format!("{}: cannot be removed", scratch.display()))?;
     if written.is_err() {
         // A file that is no backup must not look like one.
         fs::remove_file(file).or_else(ignore_missing)?;
@@ -60,10 +68,7 @@ pub async fn write(installation: &Installation, file: &Path) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-async fn gather(data: &Path, scratch: &Path, file: &Path) -> anyhow::Result<(usize, u64)> {
-    let out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file).with_context(|| {
-        format!("{}: cannot be made; choose a file that is not there yet", file.display())
-    })?;
+async fn gather(data: &Path, scratch: &Path, out: File) -> anyhow::Result<(usize, u64)> {
     let mut zip = ZipWriter::new(out);
     let options = SimpleFileOptions::default()
         .compression_method(CompressionMethod::Deflated)
@@ -79,6 +84,10 @@ async fn gather(data: &Path, scratch: &Path, file: &Path) -> anyhow::Result<(usi
         entries += 1;
         Ok(())
     };
+    // Packages come and go meanwhile. Whatever the copied database refers to was there before the copy or after it.
+    let packages = scratch.join("packages");
+    fs::create_dir(&packages).with_context(|| format!("{}: cannot be made", packages.display()))?;
+    hold(&data.join("packages"), &packages)?;
     for database in DATABASES {
         let (from, to) = (data.join(database), scratch.join(database));
         if from.exists() {
@@ -86,19 +95,34 @@ async fn gather(data: &Path, scratch: &Path, file: &Path) -> anyhow::Result<(usi
             put(database, &to)?;
         }
     }
+    hold(&data.join("packages"), &packages)?;
     for name in FILES {
         let path = data.join(name);
         if path.exists() {
             put(name, &path)?;
         }
     }
-    for path in contents(&data.join("packages"))? {
+    for path in contents(&packages)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         put(&format!("packages/{name}"), &path)?;
     }
     let out = zip.finish()?;
     out.sync_all()?;
     Ok((entries, bytes))
+}
+
+/// Gives contents that are there now a second name, under which they stay.
+fn hold(from: &Path, to: &Path) -> anyhow::Result<()> {
+    for path in contents(from)? {
+        let held = to.join(path.file_name().unwrap_or_default());
+        match fs::hard_link(&path, &held) {
+            Err(error) if !matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {
+                return Err(error).with_context(|| format!("{}: cannot be held", path.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Puts a backup into a data directory in which no manager has worked.
@@ -124,10 +148,23 @@ fn unpack(data: &Path, file: &Path) -> anyhow::Result<ExitCode> {
     if format != FORMAT {
         bail!("{}: its format is {:?}; use the guywire that wrote it", file.display(), format.trim());
     }
-    let mut count = 0;
+    // What turns out to be damaged half way must leave no half of a manager behind.
+    let scratch = data.join(format!(".restore-{}", std::process::id()));
+    fs::create_dir_all(scratch.join("packages"))
+        .with_context(|| format!("{}: cannot be made", scratch.display()))?;
+    let placed = take_out(&mut zip, file, &scratch).and_then(|names| put_in_place(&scratch, data, names));
+    fs::remove_dir_all(&scratch).with_context(|| format!("{}: cannot be removed", scratch.display()))?;
+    println!("{}: {} files restored", data.display(), placed?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Unpacks everything into a directory of its own; the names.
+fn take_out(zip: &mut ZipArchive<File>, file: &Path, scratch: &Path) -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
     for at in 0..zip.len() {
-        let mut entry = zip.by_index(at)?;
-        let name = entry.name()?.into_owned();
+        let damaged = || format!("{}: it is damaged; use another backup", file.display());
+        let mut entry = zip.by_index(at).with_context(damaged)?;
+        let name = entry.name().with_context(damaged)?.into_owned();
         if name == MARK {
             continue;
         }
@@ -135,22 +172,32 @@ fn unpack(data: &Path, file: &Path) -> anyhow::Result<ExitCode> {
         if package.is_none() && !DATABASES.iter().chain(&FILES).any(|known| *known == name) {
             bail!("{}: {name:?} does not belong into a backup", file.display());
         }
-        let path = data.join(&name);
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)?;
-        }
+        let path = scratch.join(&name);
         let mut out = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&path)
             .with_context(|| format!("{}: cannot be made", path.display()))?;
-        io::copy(&mut entry, &mut out)?;
+        io::copy(&mut entry, &mut out)
+            .with_context(|| format!("{}: {name} is damaged, or the disk is full", file.display()))?;
         out.sync_all()?;
-        count += 1;
+        names.push(name);
     }
-    println!("{}: {count} files restored", data.display());
-    Ok(ExitCode::SUCCESS)
+    Ok(names)
+}
+
+/// Gives what was unpacked its place. The databases come last: with them the directory is a manager's.
+fn put_in_place(scratch: &Path, data: &Path, mut names: Vec<String>) -> anyhow::Result<usize> {
+    names.sort_by_key(|name| DATABASES.contains(&name.as_str()));
+    fs::create_dir_all(data.join("packages"))?;
+    for name in &names {
+        let path = data.join(name);
+        fs::rename(scratch.join(name), &path)
+            .with_context(|| format!("{}: cannot be made", path.display()))?;
+    }
+    File::open(data)?.sync_all()?;
+    Ok(names.len())
 }
 
 /// The packages' contents, not what was unpacked from them.

@@ -118,6 +118,11 @@ impl Store {
     pub async fn advance(&self, operation: &Operation, step: Step<'_>) -> Result<(), StoreError> {
         let mut writer = self.db.writer().await;
         let mut tx = writer.begin().await?;
+        // The instance before its operation, as when one is accepted: in PostgreSQL an operation that ends and one that
+        // is accepted at the same moment would else wait for each other.
+        if let Some(instance) = step.instance {
+            Self::put_instance(&mut tx, instance).await?;
+        }
         let done = tx
             .execute(
                 "UPDATE operation SET rev = rev + 1, state = $3, entered_ms = $4, doc = $5 WHERE id = $1 AND rev = $2",
@@ -135,9 +140,6 @@ impl Store {
         }
         if let Some((infra, machines)) = step.claim {
             Self::claim_machines(&mut tx, infra, operation.instance, machines).await?;
-        }
-        if let Some(instance) = step.instance {
-            Self::put_instance(&mut tx, instance).await?;
         }
         if let Some(kept) = step.keep {
             Self::keep_machines(&mut tx, operation.instance, kept).await?;
