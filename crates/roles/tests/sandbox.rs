@@ -26,7 +26,8 @@ struct Package {
 
 impl Package {
     fn new(file: &str, script: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        // Where other users can go too, which TMPDIR need not be.
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let package = Self { dir, file: format!("Scripts/{file}"), limits: ScriptLimits::default() };
         package.with(&format!("Scripts/{file}"), script)
@@ -177,7 +178,7 @@ except OSError as error:
 
 #[tokio::test]
 async fn nothing_of_the_host_can_be_read_or_written() {
-    let data = tempfile::tempdir().unwrap();
+    let data = tempfile::tempdir_in("/tmp").unwrap();
     fs::set_permissions(data.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let secret = data.path().join("journal.db");
     fs::write(&secret, "x").unwrap();
@@ -341,7 +342,7 @@ async fn an_ordinary_user_has_a_sandbox_too() {
         return; // Then all other tests are about this.
     }
     // A starter that is somebody else before it becomes the sandbox.
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in("/tmp").unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (program, copy) = (dir.path().join("other"), dir.path().join("starter"));
     fs::copy(starter::starter(), &copy).unwrap();
