@@ -213,7 +213,7 @@ fn document(http: &Http, callback: &Callback) -> String {
     }
     let schemas = document["components"]["schemas"].as_object_mut().expect("schemas");
     for schema in schemas.values_mut() {
-        let Some(properties) = schema["properties"].as_object_mut() else { continue };
+        let Some(Value::Object(properties)) = schema.get_mut("properties") else { continue };
         for (name, schema) in properties {
             if let Some(values) = words.get(name.as_str()) {
                 let plain = schema.take();

@@ -126,13 +126,12 @@ fn an_nfvo_that_wants_a_certificate_sees_ours() {
     let (_, operation) = instantiate(&manager);
     manager.until_state(&operation, "COMPLETED");
     assert_eq!(nfvo.requests().len(), 1);
-    drop(manager);
 
     // Without a certificate it is not let in: the operation says so and goes on waiting.
-    let manager = Manager::start_with(Guywire::new(), &["--nfvo", &nfvo.url, "--trust", &trust]);
-    let (_, operation) = instantiate(&manager);
+    let stranger = Manager::start_with(Guywire::new(), &["--nfvo", &nfvo.url, "--trust", &trust]);
+    let (_, operation) = instantiate(&stranger);
     until("the NFVO's answer is known", || {
-        let plan = manager.ok(&["op", "show", &operation]).stdout;
+        let plan = stranger.ok(&["op", "show", &operation]).stdout;
         plan.contains("the NFVO cannot be asked for a grant").then_some(())
     });
     assert_eq!(nfvo.requests().len(), 1, "nothing was asked");

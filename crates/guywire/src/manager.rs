@@ -118,7 +118,7 @@ async fn application(
         ..Outbound::default()
     };
     let callbacks = Callbacks::new(&outbound, installation.data(), secrets.clone())?;
-    let nfvo = nfvo(options)?;
+    let nfvo = nfvo(options, installation)?;
     let grant = Grant { callbacks: callbacks.clone(), nfvo: nfvo.clone() };
     let term = Options { term: Duration::from_secs(options.lease.into()), ..Options::default() };
     let engine = installation.engine_with(&pool, Handlers::new().with(grant), term).await?;
@@ -139,7 +139,7 @@ async fn application(
     })
 }
 
-fn nfvo(options: &Serve) -> anyhow::Result<Option<Nfvo>> {
+fn nfvo(options: &Serve, installation: &Installation) -> anyhow::Result<Option<Nfvo>> {
     let Some(url) = &options.nfvo else { return Ok(None) };
     let parsed = url::Url::parse(url).with_context(|| format!("--nfvo: {url:?} is no URL"))?;
     if !["http", "https"].contains(&parsed.scheme()) || parsed.password().is_some() {
@@ -148,7 +148,11 @@ fn nfvo(options: &Serve) -> anyhow::Result<Option<Nfvo>> {
         );
     }
     let auth = match (&options.nfvo_user, &options.nfvo_password, &options.nfvo_token_url) {
-        (None, ..) => None,
+        // Without a user our certificate says who asks, if there is one.
+        (None, ..) => {
+            let identity = options.client_cert.is_some() || installation.data().join("client.pem").exists();
+            (identity && parsed.scheme() == "https").then_some(CallbackAuth::Mtls)
+        }
         (Some(user), Some(password), None) => {
             Some(CallbackAuth::Basic { user: user.clone(), password: password.clone() })
         }

@@ -145,6 +145,10 @@ fn problems(route: &Route) -> Vec<u16> {
     }
     if route.method == http::Method::GET {
         all.push(304);
+        // What a package holds cannot be read before it is onboarded.
+        if route.path.contains("{vnfPkgId}/") {
+            all.push(409);
+        }
     }
     all
 }
