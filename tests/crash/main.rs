@@ -10,6 +10,7 @@ mod callback;
 mod harness;
 
 mod commits;
+#[allow(dead_code, reason = "shared with other tests, which use the rest")]
 mod managers;
 mod story;
 
