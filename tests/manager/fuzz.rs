@@ -78,7 +78,10 @@ impl Target {
         // One that stopped in the middle: its operation waits for a decision, and there is an alarm.
         let stopped = text(&manager.json(&["vnf", "create", "Hello", "--name", "stopped"])["id"]);
         let operation = text(&manager.json(&["vnf", "instantiate", &stopped])["operation"]);
-        manager.ok(&["op", "cancel", &operation, "--force"]);
+        // The operation moves on meanwhile, and who meets that moment is asked to repeat the request.
+        until("it is cancelled", || {
+            (manager.run(&["op", "cancel", &operation, "--force"]).code == Some(0)).then_some(())
+        });
         manager.until_state(&operation, "FAILED_TEMP");
         for name in ["unborn", "spare"] {
             manager.ok(&["vnf", "create", "Hello", "--name", name]);
