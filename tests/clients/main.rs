@@ -12,6 +12,7 @@ mod callback;
 mod cli;
 mod console;
 mod guide;
+#[allow(dead_code, reason = "shared with other tests, which use the rest")]
 mod manager;
 mod openstack;
 mod wrong;

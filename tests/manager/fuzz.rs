@@ -1,4 +1,4 @@
-//! Requests that schemathesis makes from our own OpenAPI document and mutates, against a manager with something in it:
+//! Requests that schemathesis makes from our own `OpenAPI` document and mutates, against a manager with something in it:
 //! no failure of ours, no panic, and neither memory nor disk that grows without end.
 
 use std::{collections::BTreeMap, process::Command, time::Instant};

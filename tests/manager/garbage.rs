@@ -50,6 +50,7 @@ fn garbage_is_refused_and_nothing_else_happens() {
 }
 
 /// What is wrong with a request, and the request.
+#[allow(clippy::too_many_lines, reason = "it is a table")]
 fn make(round: usize, http: &Http, random: &mut Random) -> (&'static str, Vec<u8>) {
     let path = *random.pick(PATHS);
     let listed = PATHS[random.below(6)];

@@ -1,7 +1,7 @@
 //! A manager in operation: malformed and mutated requests, races, backups, an NFVO, and its systemd unit.
 //!
 //! These tests need root, a built binary (`cargo build -p guywire`), `GUYWIRE_TEST_POSTGRES`, and for requests that are made
-//! from our OpenAPI document `GUYWIRE_TEST_SCHEMATHESIS`; `cargo xtask test` gives them all.
+//! from our `OpenAPI` document `GUYWIRE_TEST_SCHEMATHESIS`; `cargo xtask test` gives them all.
 
 #[path = "../clients/callback.rs"]
 #[allow(dead_code, reason = "shared with other tests, which use the rest")]
