@@ -25,3 +25,4 @@ mod mutants;
 mod nfvo;
 mod races;
 mod random;
+mod systemd;
