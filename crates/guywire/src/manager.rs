@@ -63,6 +63,9 @@ async fn serve(installation: &Installation, options: Serve) -> anyhow::Result<Ex
         no_auth: options.no_auth,
         grace: GRACE,
     })?;
+    if options.tls_cert.is_none() && options.listen.iter().any(|address| !address.ip().is_loopback()) {
+        tracing::warn!("tokens travel unencrypted beyond this host: give --tls-cert and --tls-key");
+    }
     let url = options.public_url.clone().unwrap_or_else(|| bound.url());
     let store = store(installation).await?;
     let app = application(installation, &options, store, url.trim_end_matches('/').to_owned()).await?;
