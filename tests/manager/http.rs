@@ -51,7 +51,11 @@ impl Http {
         // It may refuse before it has read all, so that the rest cannot be written: what it said counts.
         let written = stream.write_all(bytes);
         if end && written.is_ok() {
-            stream.shutdown(Shutdown::Write).expect("it is open");
+            match stream.shutdown(Shutdown::Write) {
+                // It was faster, and has closed the connection.
+                Err(error) if error.kind() == ErrorKind::NotConnected => {}
+                done => done.expect("it is open"),
+            }
         }
         let mut said = Vec::new();
         match stream.read_to_end(&mut said) {
