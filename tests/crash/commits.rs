@@ -36,7 +36,7 @@ impl Commits {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let place = runtime.block_on(async {
             if let Some(url) = managers.database() {
-                return Place::Server(PgConnection::connect(url).await.unwrap());
+                return Place::Server(PgConnection::connect(&url).await.unwrap());
             }
             let open = |name: &str| {
                 SqliteConnectOptions::new().filename(managers.guywire.data().join(name)).read_only(true)

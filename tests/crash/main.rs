@@ -5,6 +5,8 @@
 
 #[path = "../clients/callback.rs"]
 mod callback;
+#[path = "../e2e/database.rs"]
+mod database;
 #[path = "../e2e/harness.rs"]
 #[allow(dead_code, reason = "shared with other tests, which use the rest")]
 mod harness;

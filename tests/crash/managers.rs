@@ -9,9 +9,11 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-use crate::harness::{Guywire, Output, Running};
+use crate::{
+    database::Database,
+    harness::{Guywire, Output, Running},
+};
 
 /// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,13 +27,6 @@ pub struct Managers {
     /// The data directory and commands on it. After the processes, so that it is dropped after them.
     pub guywire: Guywire,
     database: Option<Database>,
-}
-
-/// A database of one test, gone with it.
-struct Database {
-    server: String,
-    name: String,
-    url: String,
 }
 
 impl Managers {
@@ -53,7 +48,7 @@ impl Managers {
     /// Two managers with further words on their command lines.
     pub fn on_postgres_with(name: &str, words: &[&str]) -> Self {
         let database = Database::new(name);
-        Self::start(Guywire::with_database(&database.url), Some(database), 2, words)
+        Self::start(Guywire::with_database(&database.url()), Some(database), 2, words)
     }
 
     fn start(guywire: Guywire, database: Option<Database>, count: usize, words: &[&str]) -> Self {
@@ -68,8 +63,8 @@ impl Managers {
     }
 
     /// The database's address, if it is not a file.
-    pub fn database(&self) -> Option<&str> {
-        self.database.as_ref().map(|database| database.url.as_str())
+    pub fn database(&self) -> Option<String> {
+        self.database.as_ref().map(Database::url)
     }
 
     /// Where they listen.
@@ -153,34 +148,5 @@ impl Drop for Managers {
         if std::thread::panicking() {
             eprintln!("{}", self.said());
         }
-    }
-}
-
-impl Database {
-    fn new(name: &str) -> Self {
-        let server = std::env::var("GUYWIRE_TEST_POSTGRES").expect(
-            "GUYWIRE_TEST_POSTGRES is not set; run the tests with `cargo xtask test`, which starts a server",
-        );
-        let name = format!("crash_{}_{name}", std::process::id());
-        let (head, tail) = server.split_once("/postgres?").expect("the URL names the database `postgres`");
-        let url = format!("{head}/{name}?{tail}");
-        let database = Self { server, name, url };
-        database.tell(&format!("CREATE DATABASE {}", database.name));
-        database
-    }
-
-    fn tell(&self, statement: &str) {
-        let statement = statement.to_owned();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let mut connection = PgConnection::connect(&self.server).await.unwrap();
-            sqlx::query(AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
-        });
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        self.tell(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
     }
 }

@@ -5,8 +5,8 @@ use std::{process::Command, time::Duration};
 use rustix::process::Signal;
 
 use crate::{
+    database::Database,
     harness::{Guywire, Output, Running, until},
-    postgres::Database,
 };
 
 /// Appends a line, then waits until a file is there.

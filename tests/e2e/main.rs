@@ -3,6 +3,7 @@
 //! These tests need root and a built binary (`cargo build -p guywire`). They make labs below the temporary
 //! directory, several side by side, and leave none of them behind.
 
+mod database;
 mod harness;
 mod host;
 

@@ -2,50 +2,12 @@
 
 use std::time::Duration;
 
+use crate::{
+    database::Database,
+    harness::{Guywire, Running},
+};
 use rand::RngExt;
 use rustix::process::Signal;
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
-
-use crate::harness::{Guywire, Running};
-
-/// A database for one test, gone with it.
-pub struct Database {
-    server: String,
-    name: String,
-}
-
-impl Database {
-    pub fn new(name: &str) -> Self {
-        let server = std::env::var("GUYWIRE_TEST_POSTGRES").expect(
-            "GUYWIRE_TEST_POSTGRES is not set; run the tests with `cargo xtask test`, which starts a server, or \
-             set it to postgres:///postgres?host=SOCKET_DIRECTORY&user=USER",
-        );
-        let database = Self { server, name: format!("e2e_{}_{name}", std::process::id()) };
-        database.tell(&format!("CREATE DATABASE {}", database.name));
-        database
-    }
-
-    pub fn url(&self) -> String {
-        let (head, tail) =
-            self.server.split_once("/postgres?").expect("the URL names the database `postgres`");
-        format!("{head}/{}?{tail}", self.name)
-    }
-
-    fn tell(&self, statement: &str) {
-        let statement = statement.to_owned();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let mut connection = PgConnection::connect(&self.server).await.unwrap();
-            sqlx::query(AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
-        });
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        self.tell(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
-    }
-}
 
 #[test]
 fn a_lab_comes_up_and_goes_with_plans_in_postgres() {

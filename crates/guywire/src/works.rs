@@ -274,9 +274,7 @@ fn read_interface<T: serde::de::DeserializeOwned>(vim: &Vim) -> Result<T, WorksE
 }
 
 fn trouble(error: &InfraError) -> WorksError {
-    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-    let reason = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
-    WorksError { reason, retry: error.retry() }
+    WorksError { reason: provision::with_causes(error), retry: error.retry() }
 }
 
 fn refused(reason: String) -> WorksError {

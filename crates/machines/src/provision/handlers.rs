@@ -102,7 +102,7 @@ fn failed(error: &InfraError) -> TaskError {
 }
 
 /// An error and all that lies beneath it on one line; none repeats its source.
-pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
+pub fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

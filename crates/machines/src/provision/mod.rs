@@ -10,7 +10,7 @@ mod planner;
 use std::sync::Arc;
 
 pub use change::{MachineChange, plan_change};
-pub use handlers::{Machines, handlers};
+pub use handlers::{Machines, handlers, with_causes};
 pub use planner::{PlanRefused, plan_claim, plan_down, plan_power, plan_release, plan_remove, plan_up};
 
 use crate::{Infra, InfraError};

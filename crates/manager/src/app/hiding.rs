@@ -102,7 +102,7 @@ fn name_of(path: &str) -> String {
         return path.to_owned();
     }
     let digest = Sha256::digest(path.as_bytes());
-    crate::http::hex(&digest[..12])
+    crate::domain::hex(&digest[..12])
 }
 
 #[cfg(test)]

@@ -1,14 +1,12 @@
 //! What the manager does, whoever asks: operations, packages, subscriptions, alarms.
 
 pub mod access;
-pub mod affected;
 pub mod alarms;
 pub mod callback;
 pub mod deliver;
 pub mod grant;
 pub mod hiding;
 pub mod lcm;
-pub mod notices;
 pub mod packages;
 pub mod requests;
 #[cfg(test)]

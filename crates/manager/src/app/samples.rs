@@ -155,7 +155,7 @@ pub(crate) fn package() -> PackageRecord {
         artifacts: Vec::new(),
         signer: None,
         warnings: Vec::new(),
-        notes: BTreeMap::new(),
+        failure_status: None,
     }
 }
 
@@ -253,7 +253,6 @@ pub(crate) fn operation(instance: &Instance, kind: OperationType, state: Operati
         warnings: Vec::new(),
         stage: Stage::Machines,
         direction: Direction::Forward,
-        round: 0,
         resumes: 0,
         plan: None,
         plans: Vec::new(),

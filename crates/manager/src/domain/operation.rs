@@ -53,8 +53,6 @@ pub struct Operation {
     pub stage: Stage,
     /// Forward, or back to the state before.
     pub direction: Direction,
-    /// Counts plans that were made anew for a stage: part of each plan's key.
-    pub round: u32,
     /// How often somebody has asked that the present plan go on.
     pub resumes: u32,
     /// The plan of the present stage.

@@ -1,7 +1,5 @@
 //! Packages as the manager keeps them.
 
-use std::collections::BTreeMap;
-
 use guywire_package::{Rejection, Vnfd};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -39,9 +37,9 @@ pub struct PackageRecord {
     pub signer: Option<String>,
     /// What was accepted with a doubt.
     pub warnings: Vec<String>,
-    /// Anything else that is kept with it.
-    #[serde(default)]
-    pub notes: BTreeMap<String, String>,
+    /// The HTTP status that goes with `failure`, where it is not the content's fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_status: Option<u16>,
 }
 
 /// How far a package's content has come.

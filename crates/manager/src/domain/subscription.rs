@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    EventType, InstanceId, OperationState, OperationType, OperationalState, Severity, SubscriptionId,
-    UsageState,
+    EventType, OperationState, OperationType, OperationalState, Severity, SubscriptionId, UsageState,
 };
 
 /// Somebody who wants to hear.
@@ -201,19 +200,6 @@ impl Api {
             ],
             Self::Pkgm => &["VnfPackageOnboardingNotification", "VnfPackageChangeNotification"],
             Self::Fm => &["AlarmNotification", "AlarmClearedNotification"],
-        }
-    }
-}
-
-impl Notice {
-    /// The instance that it is about, if it is about one.
-    pub fn instance(&self) -> Option<InstanceId> {
-        match self {
-            Self::Operation { instance, .. }
-            | Self::Alarm { instance, .. }
-            | Self::InstanceCreated(instance)
-            | Self::InstanceDeleted(instance) => Some(instance.id),
-            Self::PackageOnboarded(_) | Self::PackageChanged { .. } => None,
         }
     }
 }

@@ -43,14 +43,5 @@ pub use routes::all;
 pub use server::{Bound, ServeError, ServeOptions, bind};
 pub use tls::TlsFiles;
 
-/// Bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a String takes all that is written");
-        text
-    })
-}
-
 #[cfg(test)]
 mod tests;

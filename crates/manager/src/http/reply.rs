@@ -120,5 +120,5 @@ impl Reply {
 
 /// A tag of content: half a SHA-256 is enough to tell two contents apart.
 pub fn content_tag(bytes: &[u8]) -> String {
-    super::hex(&Sha256::digest(bytes)[..16])
+    crate::domain::hex(&Sha256::digest(bytes)[..16])
 }

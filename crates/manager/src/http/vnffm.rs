@@ -8,6 +8,7 @@ use super::{Access, Answer, Call, FM_V1, Reply, Route, page};
 use crate::{
     app::alarms,
     domain::{AckState, Alarm, AlarmId, AppError, EventType, InstanceId, Severity},
+    notices,
     sol013::Resource,
 };
 
@@ -99,7 +100,10 @@ async fn list(call: Call) -> Answer {
             let after = after.map(|id| id.parse::<AlarmId>()).transpose();
             let after = after.map_err(|_| AppError::invalid("nextpage_opaque_marker: it is none of ours"))?;
             let found = store.alarms(after, limit).await?;
-            Ok(found.iter().map(|alarm| (alarm.id.to_string(), alarms::shown(alarm, &address))).collect())
+            Ok(found
+                .iter()
+                .map(|alarm| (alarm.id.to_string(), notices::alarm::shown(alarm, &address)))
+                .collect())
         }
     })
     .await
@@ -107,7 +111,7 @@ async fn list(call: Call) -> Answer {
 
 async fn show(call: Call) -> Answer {
     let alarm = find(&call).await?;
-    Ok(Reply::ok(&alarms::shown(&alarm, &call.url(""))).with_etag(alarm.rev))
+    Ok(Reply::ok(&notices::alarm::shown(&alarm, &call.url(""))).with_etag(alarm.rev))
 }
 
 async fn acknowledge(mut call: Call) -> Answer {

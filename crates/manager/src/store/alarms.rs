@@ -49,10 +49,7 @@ impl Store {
         };
         let notice =
             Notice::Alarm { alarm: Box::new(told), instance: Box::new(instance.clone()), cleared: false };
-        Self::publish(&mut tx, &[notice]).await?;
-        tx.commit().await?;
-        drop(writer);
-        self.tell();
+        self.conclude(tx, &[notice]).await?;
         Ok(raised)
     }
 
@@ -72,10 +69,7 @@ impl Store {
         update(&mut tx, &alarm).await?;
         let notice =
             Notice::Alarm { alarm: Box::new(alarm), instance: Box::new(instance.clone()), cleared: true };
-        Self::publish(&mut tx, &[notice]).await?;
-        tx.commit().await?;
-        drop(writer);
-        self.tell();
+        self.conclude(tx, &[notice]).await?;
         Ok(true)
     }
 

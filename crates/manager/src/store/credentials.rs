@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Row, Store, StoreError};
-use crate::app::access::{Credential, CredentialKind, Role};
+use crate::domain::{Credential, CredentialKind, Role};
 
 /// What a hash stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]

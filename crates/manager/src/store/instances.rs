@@ -61,11 +61,7 @@ impl Store {
             ],
         )
         .await?;
-        Self::publish(&mut tx, &[Notice::InstanceCreated(Box::new(instance.clone()))]).await?;
-        tx.commit().await?;
-        drop(writer);
-        self.tell();
-        Ok(())
+        self.conclude(tx, &[Notice::InstanceCreated(Box::new(instance.clone()))]).await
     }
 
     /// One instance, whole.
@@ -111,11 +107,7 @@ impl Store {
         if gone == 0 {
             return Err(StoreError::stale("the instance"));
         }
-        Self::publish(&mut tx, &[Notice::InstanceDeleted(Box::new(instance.clone()))]).await?;
-        tx.commit().await?;
-        drop(writer);
-        self.tell();
-        Ok(())
+        self.conclude(tx, &[Notice::InstanceDeleted(Box::new(instance.clone()))]).await
     }
 
     /// Writes an instance that was decided on its present revision, within a larger change.

@@ -51,11 +51,7 @@ impl Store {
             ],
         )
         .await?;
-        Self::publish(&mut tx, notices).await?;
-        tx.commit().await?;
-        drop(writer);
-        self.tell();
-        Ok(())
+        self.conclude(tx, notices).await
     }
 
     /// One operation.
@@ -144,11 +140,7 @@ impl Store {
         if let Some(kept) = step.keep {
             Self::keep_machines(&mut tx, operation.instance, kept).await?;
         }
-        Self::publish(&mut tx, &step.notices).await?;
-        tx.commit().await?;
-        drop(writer);
-        self.tell();
-        Ok(())
+        self.conclude(tx, &step.notices).await
     }
 }
 

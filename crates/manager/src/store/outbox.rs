@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use super::{Arg, Db, Row, Store, StoreError, Tx, to_json};
 use crate::{
-    app::notices::{self, Stamp},
     domain::{Notice, PackageRecord, Subscription, SubscriptionId, UsageState},
+    notices::{self, Stamp},
 };
 
 /// A notification that waits for its delivery.
@@ -63,6 +63,14 @@ pub enum Failed {
 }
 
 impl Store {
+    /// Ends a change: what subscribers hear of it is written with it, and whoever waits for changes is woken.
+    pub(super) async fn conclude(&self, mut tx: Tx<'_>, notices: &[Notice]) -> Result<(), StoreError> {
+        Self::publish(&mut tx, notices).await?;
+        tx.commit().await?;
+        self.tell();
+        Ok(())
+    }
+
     /// Puts what each subscriber wants to hear of these changes into the outbox. It is the last thing that a
     /// transaction does: the counter is taken here, and whoever holds it waits for nothing else but subscriptions.
     pub(super) async fn publish(tx: &mut Tx<'_>, notices: &[Notice]) -> Result<(), StoreError> {

@@ -114,11 +114,7 @@ impl Store {
         if done == 0 {
             return Err(StoreError::stale("the package"));
         }
-        Self::publish(&mut tx, notices).await?;
-        tx.commit().await?;
-        drop(writer);
-        self.tell();
-        Ok(())
+        self.conclude(tx, notices).await
     }
 
     /// Forgets a package that no instance follows. `Taken` if an operation is about to make one follow it.
@@ -155,11 +151,7 @@ impl Store {
         if gone == 0 {
             return Err(StoreError::stale("the package"));
         }
-        Self::publish(&mut tx, notices).await?;
-        tx.commit().await?;
-        drop(writer);
-        self.tell();
-        Ok(())
+        self.conclude(tx, notices).await
     }
 }
 

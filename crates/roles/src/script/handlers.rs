@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use guywire_machines::{
     SecretSource,
-    provision::Machines,
+    provision::{Machines, with_causes},
     remote::Units,
     ssh::{Door, ExecRequest, FileMode, SshError, SshErrorKind},
 };
@@ -296,12 +296,6 @@ impl Await {
 
 pub(super) fn of_ssh(error: &SshError) -> TaskError {
     TaskError { reason: with_causes(error), retry: error.retry() }
-}
-
-/// An error and all that lies beneath it on one line; none repeats its source.
-pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// The end of an output, as much as is kept.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use guywire_machines::{
+    provision::with_causes,
     remote::{RemoteError, UnitRequest, UnitState},
     ssh::Door,
 };
@@ -10,7 +11,7 @@ use guywire_plan::{Context, Handler, Probe, Retry, TaskError};
 
 use super::{
     Run,
-    handlers::{LOOK, On, SLACK, Scripts, Went, end_of, tolerate, tolerate_probe, with_causes},
+    handlers::{LOOK, On, SLACK, Scripts, Went, end_of, tolerate, tolerate_probe},
 };
 
 /// How much of a script's output the machine keeps.

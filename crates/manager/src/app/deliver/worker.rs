@@ -12,8 +12,9 @@ use super::{
     backoff::{PATIENCE, pause},
 };
 use crate::{
-    app::{App, callback::Outgoing, notices},
+    app::{App, callback::Outgoing},
     domain::{Subscription, SubscriptionId},
+    notices,
     store::{Due, Failed, StoreError, StoreErrorKind, Waiting},
 };
 

@@ -208,7 +208,6 @@ pub(super) fn fresh(id: OperationId, instance: InstanceId, operation: OperationT
         warnings: Vec::new(),
         stage: if modify { Stage::Finish } else { Stage::Grant },
         direction: Direction::Forward,
-        round: 0,
         resumes: 0,
         plan: None,
         plans: Vec::new(),

@@ -35,7 +35,7 @@ pub fn key(operation: &Operation) -> String {
         Stage::End => "end",
         Stage::Finish => "finish",
     };
-    format!("operation/{}/{direction}/{stage}/{}", operation.id, operation.round)
+    format!("operation/{}/{direction}/{stage}", operation.id)
 }
 
 /// Plans the machines of an operation.

@@ -19,7 +19,6 @@ use serde_json::{Map, Value};
 pub use self::{
     fetch::{UploadFromUriRequest, fetch},
     files::Shelf,
-    onboard::FAILURE_STATUS,
     receive::{Announced, drain, receive},
     recover::{recover, settled},
     release::delete,
@@ -73,7 +72,7 @@ pub async fn create(app: &App, request: CreateVnfPkgInfoRequest) -> Result<Packa
         artifacts: Vec::new(),
         signer: None,
         warnings: Vec::new(),
-        notes: std::collections::BTreeMap::new(),
+        failure_status: None,
     };
     app.store.insert_package(&package).await?;
     Ok(package)

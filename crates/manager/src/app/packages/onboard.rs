@@ -11,9 +11,6 @@ use super::{
 };
 use crate::domain::{AppError, ErrorKind, OnboardingState, OperationalState, PackageId, PackageRecord};
 
-/// The note that holds the HTTP status of a failure.
-pub const FAILURE_STATUS: &str = "failure-status";
-
 /// What a failure is about when no file inside the package is to blame.
 const WHOLE: &str = "package";
 /// Packages that are read at once: each takes a core and the disk.
@@ -141,7 +138,7 @@ pub(super) async fn fail(app: &App, id: PackageId, claim: Claim, failure: &Failu
             }
             record.onboarding = OnboardingState::Created;
             record.failure = Some(failure.reason.clone());
-            record.notes.insert(FAILURE_STATUS.to_owned(), failure.kind.status().to_string());
+            record.failure_status = Some(failure.kind.status());
             Ok(Told::Nobody)
         })
     })
@@ -158,7 +155,7 @@ pub(super) async fn fail(app: &App, id: PackageId, claim: Claim, failure: &Failu
 /// An upload that starts anew knows nothing of the last one's failure.
 pub(super) fn forget_failure(record: &mut PackageRecord) {
     record.failure = None;
-    record.notes.remove(FAILURE_STATUS);
+    record.failure_status = None;
 }
 
 async fn finish(claim: Claim) {

@@ -4,12 +4,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    app::{affected, lcm::wishes_allowed},
+    app::lcm::wishes_allowed,
     domain::{
         Api, Info, Instance, InstanceId, InstantiationState, Operation, OperationId, OperationState,
         OperationType, Problem, VnfState, Vnfc,
     },
     http::Call,
+    notices::affected,
     sol013::Resource,
 };
 

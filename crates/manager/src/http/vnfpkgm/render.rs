@@ -8,7 +8,6 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    app::packages::FAILURE_STATUS,
     domain::{OnboardingState, OperationalState, PackageId, PackageRecord, UsageState},
     http::Call,
     sol013::Resource,
@@ -226,7 +225,7 @@ fn checksum(artifact: &Artifact) -> Checksum {
 }
 
 fn details(package: &PackageRecord, failure: &Rejection) -> FailureDetails {
-    let status = package.notes.get(FAILURE_STATUS).and_then(|text| text.parse().ok()).unwrap_or(422);
+    let status = package.failure_status.unwrap_or(422);
     let known = http::StatusCode::from_u16(status).ok();
     FailureDetails {
         status,

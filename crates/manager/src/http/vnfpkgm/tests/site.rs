@@ -198,5 +198,5 @@ pub(super) fn examples() -> PathBuf {
 }
 
 pub(super) fn sha256(bytes: &[u8]) -> String {
-    crate::http::hex(&Sha256::digest(bytes))
+    crate::domain::hex(&Sha256::digest(bytes))
 }

@@ -3,6 +3,8 @@
 //! Links are paths here. Whoever sends a notification puts the manager's address before them ([`with_address`]), so
 //! that what waits in the outbox stays right when that address changes.
 
+pub mod affected;
+pub mod alarm;
 #[cfg(test)]
 mod tests;
 mod wanted;
@@ -11,7 +13,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{affected, alarms};
 use crate::domain::{
     Alarm, Api, Instance, Notice, Operation, OperationState, OperationType, OperationalState, PackageRecord,
     Subscription, UsageState, Verbosity,
@@ -166,7 +167,7 @@ fn alarm_body(alarm: &Alarm, cleared: bool) -> (Value, Value) {
         let body = json!({ "alarmId": alarm.id, "alarmClearedTime": alarm.cleared });
         (body, json!({ "alarm": link(&format!("{}/alarms/{}", Api::Fm.root(), alarm.id)) }))
     } else {
-        (json!({ "alarm": alarms::shown(alarm, "") }), json!({}))
+        (json!({ "alarm": alarm::shown(alarm, "") }), json!({}))
     }
 }
 
