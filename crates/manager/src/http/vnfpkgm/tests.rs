@@ -6,6 +6,8 @@ mod site;
 
 use guywire_package::{Limits, Policy};
 use reqwest::{Method, StatusCode};
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -157,7 +159,10 @@ async fn of_two_uploads_one_wins_and_one_that_is_cut_is_told() {
     assert_eq!(site.read(&id).await["onboardingState"], "ONBOARDED");
 
     let id = site.create().await;
-    drop(site.begin(&id, csar.len(), first).await);
+    let cut = site.begin(&id, csar.len(), first).await;
+    // The package is marked before its first bytes are read: time to read them, since how many came is what is told.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    drop(cut);
     let shown = site.read(&id).await;
     assert_eq!(shown["onboardingState"], "CREATED");
     let failure = &shown["onboardingFailureDetails"];
